@@ -6,9 +6,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestLoadThatFails: rules whose programs do not load leave no trace, and those
-// that were there go on.
-func TestLoadThatFails(t *testing.T) {
+// Some rules need new programs, and the load fails. The rules that were there still count.
+func TestFailedLoadLeavesTheOldRulesAndNoTrace(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	id := mustCounter(t, dp, "a")

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// adoptHooks takes up the programs that an earlier process has left attached, on all numbered interfaces.
+// adoptHooks adopts the programs that an earlier process left attached.
 func (dp *Datapath) adoptHooks() {
 	for port := range uint16(maxPorts) {
 		if !dp.meta.port(port).used() {
@@ -18,8 +18,10 @@ func (dp *Datapath) adoptHooks() {
 	}
 }
 
-// adoptHook takes over the program on one hook. A process that was killed while it moved the hook between a dispatcher
-// and TCX may have left both: keep the component, and remove the link. Remove the link of a vanished interface, too.
+// adoptHook adopts the program on one hook.
+//
+// A process killed while moving the hook between a dispatcher and TCX may have left a program on both. Then adoptHook keeps
+// the component and removes the link. It also removes the link of a deleted interface.
 func (dp *Datapath) adoptHook(k hookKey) {
 	r := dp.meta.port(k.port)
 	mode := r.mode(k.hook)
@@ -27,7 +29,7 @@ func (dp *Datapath) adoptHook(k hookKey) {
 		if err := dp.adoptComponent(k, r); err != nil {
 			dp.log.Warn("adopting a place in a dispatcher", "interface", r.name(), "error", err)
 		}
-		mode = modeTCX // of the other one, if there is a link
+		mode = modeTCX // if there is a link as well, it is the TCX end of an interrupted move
 	}
 
 	l, err := dp.openLink(dp.pinPath(site{hookKey: k}))
@@ -46,7 +48,7 @@ func (dp *Datapath) adoptHook(k hookKey) {
 		link:    l,
 	}
 	h.pin = dp.pinPath(h.site)
-	// The record has one index for both hooks, so the link knows better, unless it is detached.
+	// The record has one index for both hooks. The link knows its own, unless it is detached.
 	if h.ifindex, _ = linkIndex(l); h.ifindex == 0 {
 		h.ifindex = r.ifindex()
 	}
@@ -57,14 +59,14 @@ func (dp *Datapath) adoptHook(k hookKey) {
 		dp.log.Info("removing a link that is not needed, or whose interface is gone", "interface", h.name, "hook", k.hook)
 		dp.drop(h)
 	}
-	if component != nil { // drop has removed it from the hooks and from the record
+	if component != nil { // drop has cleared the entry of both
 		dp.hooks[k] = component
 		r.setHook(component.site, component.ifindex, component.mode)
 	}
 }
 
-// adoptComponent takes up the component that an earlier process has left in a dispatcher, if it is there. After an error it
-// may be there or not. adoptComponent takes it up then too, so that the interface does not get a second program.
+// adoptComponent adopts the component that an earlier process left in a dispatcher. If it cannot tell whether the component is
+// still there, it adopts the component and returns an error: to attach a second program could count packets twice.
 func (dp *Datapath) adoptComponent(k hookKey, r portRecord) error {
 	l, err := dispatcher.NewLink(r.ifindex(), dp.maps.counters.hostMap(), dp.wait)
 	if err != nil {
@@ -72,7 +74,7 @@ func (dp *Datapath) adoptComponent(k hookKey, r portRecord) error {
 	}
 	attached, err := l.Attached()
 	if err == nil && !attached {
-		return errors.Join(l.Detach(), l.Close()) // its interface may be in another namespace
+		return errors.Join(l.Detach(), l.Close()) // the interface may have moved to another namespace with its dispatcher
 	}
 	dp.hooks[k] = &hook{
 		site:    site{hookKey: k, layer3: r.layer3()}.in(modeDispatcher),

@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestAdoptWhatProgramsKnow: the next process takes up programs whose only rule
-// of a mask is gone, and gives that mask the same key, another one, or two.
-func TestAdoptWhatProgramsKnow(t *testing.T) {
+// A process removes the only rule of a mask. The next one adopts its programs, and adds rules of that mask: with the same key,
+// with another key, or with two keys.
+func TestAdoptedProgramsFindNewRulesOfAnEmptiedMask(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
 	open := func() *Datapath {
@@ -88,8 +88,8 @@ func attachedProgram(t *testing.T, dp *Datapath) *ebpf.Program {
 	return nil
 }
 
-// TestRefusedHookLeavesTheOther: a hook that was held before a call is held after it, whatever the call could not take.
-func TestRefusedHookLeavesTheOther(t *testing.T) {
+// One hook is attached already. A call asks for both, and the other one fails.
+func TestRefusedHookDoesNotDetachTheOther(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 256})
 	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})

@@ -27,9 +27,9 @@ func arrive(t *testing.T, from *lab.End, packets uint64, frame []byte) {
 	}
 }
 
-// TestTagAtTCXIngress receives frames with VLAN 100 of priority 1, whose tag is in the frame, or beside it as a NIC delivers
-// it. TCX ingress counts both, with the 4 bytes of the tag, and a rule for untagged frames counts none.
-func TestTagAtTCXIngress(t *testing.T) {
+// Frames arrive with VLAN 100 and priority 1. Their tag is in the frame, or beside it, as a NIC delivers it. Both count with the 4
+// bytes of the tag. A rule for untagged frames counts neither.
+func TestTCXIngressCountsTagsInTheFrameAndBesideIt(t *testing.T) {
 	const packets = 100
 	tci := [2]byte{0x20, 100}
 	for _, inside := range []bool{true, false} {
@@ -60,9 +60,9 @@ func TestTagAtTCXIngress(t *testing.T) {
 	}
 }
 
-// TestBridge counts on a bridge by the hook that is chosen without a mode. A bridge has no native XDP: TCX counts the packets
-// that the bridge delivers to the host, and not those that it forwards.
-func TestBridge(t *testing.T) {
+// A bridge has no native XDP, so ModeAuto uses TCX there. It sees the packets that the bridge delivers to the host, and none that it
+// forwards.
+func TestBridgeCountsPacketsForTheHost(t *testing.T) {
 	w := testWire(t)
 	bridge := &lab.End{NS: w.Near.NS, Name: lab.Unique("br")}
 	err := bridge.NS.Do(func() error {

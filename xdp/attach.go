@@ -22,31 +22,31 @@ type AttachOptions struct {
 	Egress  bool // TCX
 	Mode    Mode // of the ingress hook
 
-	// Last puts a TCX program behind those that are attached, instead of before them. A program of ours that is attached
-	// keeps its place.
+	// Last appends a TCX program to the programs already on the hook. By default it runs before them. A program of ours that
+	// is already attached does not move.
 	Last bool
 
-	// Beside lets ModeAuto count by TCX where another program holds the XDP hook. Without it that is ErrBusy.
+	// Beside lets ModeAuto count by TCX if another program holds the XDP hook. Otherwise Attach returns ErrBusy.
 	Beside bool
 
-	// Dispatcher lets ModeAuto take a place in the libxdp dispatcher that holds the XDP hook. It takes CAP_SYS_ADMIN and
-	// Options.PinDir. Without them, or if it fails, Beside applies.
+	// Dispatcher lets ModeAuto join the libxdp dispatcher on the XDP hook. This needs CAP_SYS_ADMIN and Options.PinDir.
+	// Without them, or if joining fails, Attach falls back to Beside.
 	Dispatcher bool
 
-	// GenericBesideSCTP allows generic mode where Attachment.HarmsSCTP would be true. Without it Attach refuses that mode
-	// while the kernel has SCTP.
+	// GenericBesideSCTP allows generic mode even where it can crash the kernel: see Attachment.HarmsSCTP. By default Attach
+	// refuses generic mode there while SCTP is loaded.
 	GenericBesideSCTP bool
 
-	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP. If that fails, the
-	// interface stays where it is.
+	// Retake lets ModeAuto move an interface from TCX to a libxdp dispatcher or to native XDP, for example once the program
+	// that held the XDP hook is gone. If the move fails, the interface stays on TCX.
 	Retake bool
 }
 
 // Attach puts programs on the hooks of an interface, looked up in the network namespace of the calling thread.
 //
-// A hook that this datapath holds, in a mode that satisfies o, stays as it is. If the interface was deleted and came back
-// with another index, its hooks are attached again. If one hook cannot be taken, those that this call has attached are
-// detached again.
+// Attach may be called again at any time. A hook already attached in a mode allowed by o stays as it is. If the interface was
+// deleted and created again, Attach attaches to the new one. If one of the hooks fails, Attach detaches those it has just
+// attached.
 func (dp *Datapath) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
 	if err := dp.enter(); err != nil {
 		return nil, err
@@ -83,42 +83,42 @@ func (dp *Datapath) Attach(ifname string, o AttachOptions) ([]Attachment, error)
 		a.Fresh, a.Rejected = t.fresh, t.rejected
 		done = append(done, a)
 	}
-	// An outage ends when both hooks are attached: nothing of this call is undone any more.
+	// From here on nothing is undone, so the outages of these hooks are over.
 	for _, h := range fresh {
 		dp.ledger.cover(h.hookKey, h.ifindex)
 	}
 	return done, nil
 }
 
-// taken is a hook that runs a program of this datapath.
+// taken is the result of take.
 type taken struct {
 	hook     *hook
-	fresh    bool    // it was attached just now, and was not moved from another mode
-	rejected []error // the reasons of Attachment.Rejected
+	fresh    bool    // Attachment.Fresh
+	rejected []error // Attachment.Rejected
 }
 
-// take makes sure that a hook runs a program of this datapath, in a mode that o allows.
+// take makes sure that our program is on a hook, in a mode allowed by o.
 func (dp *Datapath) take(k hookKey, ifi *net.Interface, dev device, o AttachOptions) (taken, error) {
-	refused := func(err error) (taken, error) {
+	failed := func(err error) (taken, error) {
 		return taken{}, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 	}
 	if dp.detached() {
-		return refused(ErrDetached)
+		return failed(ErrDetached)
 	}
 	layer3, err := dev.layer3(k.hook)
 	if err != nil {
-		return refused(err)
+		return failed(err)
 	}
 	if err := dp.dropLeftComponent(k); err != nil {
-		return refused(explain(err))
+		return failed(explain(err))
 	}
 
 	at := site{hookKey: k, layer3: layer3}
 	level := slog.LevelInfo
 	if h := dp.hooks[k]; h != nil {
 		alive, err := h.state()
-		if err != nil && h.ifindex == ifi.Index { // it may still count: a second program would count packets twice
-			return refused(explain(err))
+		if err != nil && h.ifindex == ifi.Index { // the program may still run, and a second one would count packets twice
+			return failed(explain(err))
 		}
 		if alive && h.ifindex == ifi.Index && h.layer3 == layer3 && h.isOn(dev) {
 			if t, kept, err := dp.keep(h, ifi, dev, o); kept || err != nil {
@@ -129,21 +129,21 @@ func (dp *Datapath) take(k hookKey, ifi *net.Interface, dev device, o AttachOpti
 		if alive || h.ifindex == ifi.Index {
 			dp.ledger.begin(k)
 		} else {
-			dp.ledger.leave(k, false) // the interface is gone, and another one has its name
+			dp.ledger.leave(k, false) // the interface was deleted, and another one has its name now
 		}
 		dp.drop(h)
-		level = slog.LevelDebug // attached before: no news
+		level = slog.LevelDebug // the first attachment was logged
 	}
 
 	h, mode, rejected := dp.attachFirst(at, ifi, dev, o)
 	if h == nil {
-		return refused(errors.Join(rejected...))
+		return failed(errors.Join(rejected...))
 	}
 	dp.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", mode)
 	return taken{h, true, rejected}, nil
 }
 
-// dropLeftComponent empties the place in a dispatcher that drop could not empty earlier.
+// dropLeftComponent retries a drop: it detaches a component that an earlier drop had to leave in its dispatcher.
 func (dp *Datapath) dropLeftComponent(k hookKey) error {
 	r := dp.meta.port(k.port)
 	if dp.hooks[k] != nil || r.mode(k.hook) != modeDispatcher {
@@ -156,13 +156,13 @@ func (dp *Datapath) dropLeftComponent(k hookKey) error {
 	return err
 }
 
-// keep leaves an attached hook as it is, or moves it between XDP and TCX, as o asks. kept is false if the hook has to be
-// detached first, to be attached in another mode of XDP.
+// keep checks an attached hook against o, and moves it between XDP and TCX if need be. If kept is false, the hook needs
+// another mode of XDP. The caller must detach it first, because an interface has one XDP hook.
 func (dp *Datapath) keep(h *hook, ifi *net.Interface, dev device, o AttachOptions) (t taken, kept bool, err error) {
 	best := dp.modes(h.hook, ifi.Index, o, dp.isEarly(dev))[0]
 	satisfied := satisfies(h.mode, h.hook, o.Mode)
 	if best == modeGeneric && !satisfied {
-		if err := dp.harmOfGeneric(dev, o); err != nil { // the hook stays as it is
+		if err := dp.harmOfGeneric(dev, o); err != nil { // refuse before the caller detaches the hook
 			return taken{}, false, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 		}
 	}
@@ -178,10 +178,10 @@ func (dp *Datapath) keep(h *hook, ifi *net.Interface, dev device, o AttachOption
 	return taken{hook: moved}, true, err
 }
 
-// attachFirst attaches to a hook in the first mode that works. Without one h is nil. rejected has the reasons of the modes
-// before.
+// attachFirst tries the modes for a hook in order, and stops at the first that works. h is nil if none does. rejected lists
+// the error of each mode that failed.
 func (dp *Datapath) attachFirst(at site, ifi *net.Interface, dev device, o AttachOptions) (h *hook, mode string, rejected []error) {
-	busy := false // another program has the XDP hook
+	busy := false // another program holds the XDP hook
 	for _, m := range dp.modes(at.hook, ifi.Index, o, dp.isEarly(dev)) {
 		if busy && m != modeTCX && m != modeDispatcher {
 			continue
@@ -191,7 +191,8 @@ func (dp *Datapath) attachFirst(at site, ifi *net.Interface, dev device, o Attac
 			if h, err = dp.attach(at.in(m), ifi, m, o.Last); err == nil {
 				return h, m, rejected
 			}
-			if errors.Is(err, ErrPermission) && m != modeDispatcher { // the other modes need no more; a dispatcher does
+			// The other modes need the same privileges, so they would fail too. A dispatcher alone needs CAP_SYS_ADMIN.
+			if errors.Is(err, ErrPermission) && m != modeDispatcher {
 				return nil, "", append(rejected, err)
 			}
 		}
@@ -201,7 +202,7 @@ func (dp *Datapath) attachFirst(at site, ifi *net.Interface, dev device, o Attac
 	return nil, "", rejected
 }
 
-// modeAllowed returns the reason why a mode is not tried on a hook, or nil.
+// modeAllowed returns an error if a mode must not be tried on a hook.
 func (dp *Datapath) modeAllowed(at Hook, mode string, ifi *net.Interface, dev device, o AttachOptions) error {
 	switch {
 	case mode == modeTCX && at == HookIngress:
@@ -212,10 +213,10 @@ func (dp *Datapath) modeAllowed(at Hook, mode string, ifi *net.Interface, dev de
 	return nil
 }
 
-// isEarly reports whether a device makes socket buffers before XDP runs; see Options.Early.
+// isEarly reports whether a device allocates socket buffers before XDP runs. See Options.Early.
 func (dp *Datapath) isEarly(dev device) bool { return slices.Contains(dp.earlyKinds, dev.kind) }
 
-// attach attaches in one mode. It records the hook, pins the link and adds the hook to dp.hooks.
+// attach attaches a program in one mode, pins its link, and records the hook for the next process.
 func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	p, err := dp.programFor(dp.constants, dp.sharedPrograms, at)
 	if err != nil {
@@ -233,7 +234,8 @@ func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) 
 
 	r := dp.meta.port(at.port)
 	before := slices.Clone(r)
-	if at.component { // libxdp's pins keep it if this process dies behind attachLink, so record it ahead
+	if at.component {
+		// libxdp's pins hold a component even if this process dies right after attachLink, so the record must come first.
 		r.setHook(at, ifi.Index, mode)
 	}
 	if h.link, err = dp.attachLink(p, ifi.Index, at, mode, last); err != nil {
@@ -244,9 +246,10 @@ func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) 
 	r.setHook(at, ifi.Index, mode)
 
 	if h.pin != "" {
-		if !dp.inPlace() { // Repin makes this pin with the others that are gone
+		if !dp.inPlace() { // Repin will make this pin together with the lost ones
 			dp.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", at.hook)
 		} else if err := h.link.Pin(h.pin); err != nil {
+			copy(r, before)
 			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}
 	}
@@ -254,8 +257,8 @@ func (dp *Datapath) attach(at site, ifi *net.Interface, mode string, last bool) 
 	return h, nil
 }
 
-// attachLink puts a program on a hook. It always names the mode: without a flag the kernel chooses native or generic XDP,
-// and does not tell which.
+// attachLink puts a program on a hook. It always names the mode. Without a flag the kernel would choose native or generic XDP,
+// and not tell us which.
 func (dp *Datapath) attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
 	if dp.kernel != nil {
 		return dp.kernel.Attach(kernelHook(ifindex, at, mode))
@@ -284,7 +287,7 @@ func (dp *Datapath) attachLink(p *ebpf.Program, ifindex int, at site, mode strin
 	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: at.attachType(), Anchor: anchor})
 }
 
-// refusal explains why a hook could not be taken, and adds the remedy.
+// refusal explains an error of attachLink, and says what to do about it.
 func (dp *Datapath) refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	if mode == modeDispatcher {
 		return fmt.Errorf("taking a place in the libxdp dispatcher of %s: %w", ifi.Name, explain(err))
@@ -324,7 +327,7 @@ func (dp *Datapath) refusal(err error, ifi *net.Interface, h Hook, mode string) 
 	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
 }
 
-// refusesMode reports whether the kernel, or the driver, has refused the mode: ERANGE is an MTU that is too large for it.
+// refusesMode reports whether the kernel or the driver cannot attach in this mode. ERANGE means that the MTU is too large.
 func refusesMode(err error) bool {
 	return errors.Is(err, ebpf.ErrNotSupported) ||
 		errors.Is(err, unix.EOPNOTSUPP) ||

@@ -14,15 +14,15 @@ type Attachment struct {
 	Mode      string // "native", "generic", "tcx" or "dispatcher"
 	Layer3    bool   // frames begin with IP: they have no Ethernet header and no VLAN tag
 
-	Adopted bool // an earlier process has attached it
-	Fresh   bool // this call of Attach has attached it, and not only moved it from another mode
+	Adopted bool // attached by an earlier process
+	Fresh   bool // attached by this call of Attach; false if the call has only moved it between modes
 
-	// HarmsSCTP: the mode is generic, and the device receives buffers of this host. Generic XDP makes each buffer linear,
-	// whatever the program does. A linear buffer of SCTP has no valid segments, and Linux 6.12 to 7.3 crashes when it
-	// forwards one.
+	// HarmsSCTP warns of a kernel crash: the mode is generic, and the device receives buffers from this host. Generic XDP
+	// linearizes each buffer, whatever the program does. A linear SCTP buffer has no valid segments, and Linux 6.12 to 7.3
+	// crashes when it forwards one.
 	HarmsSCTP bool
 
-	// Rejected has the reason of each mode that Attach tried before Mode, or of a Retake that failed.
+	// Rejected lists the error of each mode that Attach tried before Mode, or the error of a failed Retake.
 	Rejected []error
 }
 
@@ -39,19 +39,19 @@ func (dp *Datapath) attachment(h *hook) Attachment {
 	}
 }
 
-// Look is Attachments, and tells the ledger which hooks have lost their programs. It is called in the network namespace of
-// the interfaces.
+// Look lists what Attachments lists. In addition, it records an outage for each hook that has lost its program. Callers must
+// run it in the network namespace of the interfaces.
 func (dp *Datapath) Look(ifnames ...string) []Attachment {
 	return dp.list(ifnames, dp.lapse)
 }
 
-// Attachments lists the attached programs of the named interfaces, or of all, by number and hook. It leaves out deleted
-// interfaces. It costs a system call for each hook.
+// Attachments lists the programs attached to the named interfaces, or to all, ordered by Port and Hook. Deleted interfaces are
+// left out. It makes one system call per hook.
 func (dp *Datapath) Attachments(ifnames ...string) []Attachment {
 	return dp.list(ifnames, func(*hook) {})
 }
 
-// list lists the attached programs, and calls lapsed for each hook whose program is not attached any more.
+// list lists the attached programs, and calls lapsed for each hook that has lost its program.
 func (dp *Datapath) list(ifnames []string, lapsed func(*hook)) []Attachment {
 	if dp.enter() != nil {
 		return nil
@@ -86,8 +86,8 @@ func (dp *Datapath) list(ifnames []string, lapsed func(*hook)) []Attachment {
 	return all
 }
 
-// Held returns the number of hooks that hold a program of this datapath. The kernel sends no event when somebody detaches a
-// program, so callers ask often, and it costs a system call for each hook.
+// Held returns the number of hooks that still have our program. The kernel sends no event when somebody detaches a program, so
+// callers must poll. It makes one system call per hook.
 func (dp *Datapath) Held() (n int) {
 	dp.mu.Lock()
 	defer dp.mu.Unlock()

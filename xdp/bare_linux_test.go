@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// TestBehindACopiedBuffer counts by TCX behind a generic XDP program with frags, for which the kernel copies each socket
-// buffer and shows TCX the frame from IP on. Rules match each layer, and bytes are the bytes on the wire.
-func TestBehindACopiedBuffer(t *testing.T) {
+// For a generic XDP program with frags, the kernel copies each socket buffer, and shows TCX the frame from the IP header on. Rules
+// of every layer must still match.
+func TestTCXCountsWireBytesAfterGenericXDPCopiedTheBuffer(t *testing.T) {
 	const size = 100
 	flags := func(key, mask Flags) (r Rule) {
 		r.Key.Out.Flags, r.Mask.Out.Flags = key, mask|FlagEgress

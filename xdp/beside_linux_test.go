@@ -95,10 +95,9 @@ func sendAll(t testing.TB, dp *Datapath, ids []uint32, from *lab.End) (sent, cou
 	return sent, counted
 }
 
-// TestBesideXDP counts beside an XDP program of another owner which passes the first flow, drops the second, sends back the
-// third, redirects the fourth to the interface and the fifth to an AF_XDP socket: the first is counted, to the packet, and the
-// others are not.
-func TestBesideXDP(t *testing.T) {
+// Another owner's XDP program passes the first flow, drops the second, sends back the third, redirects the fourth to the interface
+// and the fifth to an AF_XDP socket.
+func TestBesideXDPOnlyPassedPacketsAreCounted(t *testing.T) {
 	const native, generic, frags = link.XDPDriverMode, link.XDPGenericMode, unix.BPF_F_XDP_HAS_FRAGS
 	for _, c := range []struct {
 		name  string
@@ -153,9 +152,9 @@ func TestBesideXDP(t *testing.T) {
 	}
 }
 
-// TestTCXNeighbours counts on TCX ingress beside a TCX program that gives each verdict to a flow. Before ours, it hides the flows
-// for which it returns anything but TCX_NEXT. Behind ours, it hides none.
-func TestTCXNeighbours(t *testing.T) {
+// Another TCX program returns a different verdict for each flow. If it runs before ours, it hides all flows except those with
+// TCX_NEXT. If it runs after ours, it hides none.
+func TestOnlyTCXProgramsBeforeOursHidePackets(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		t.Run(map[bool]string{false: "first", true: "last"}[last], func(t *testing.T) {
 			w := testWire(t)
@@ -203,8 +202,7 @@ func TestTCXNeighbours(t *testing.T) {
 	}
 }
 
-// TestDropByTCX drops packets of a flow beside another XDP program.
-func TestDropByTCX(t *testing.T) {
+func TestTCXDropsBesideAnotherXDPProgram(t *testing.T) {
 	t.Run("native", func(t *testing.T) { testDropByTCX(t, link.XDPDriverMode, 0) })
 	t.Run("generic, frags", func(t *testing.T) { testDropByTCX(t, link.XDPGenericMode, unix.BPF_F_XDP_HAS_FRAGS) })
 }
@@ -232,9 +230,8 @@ func testDropByTCX(t *testing.T, flags link.XDPAttachFlags, kind uint32) {
 	}
 }
 
-// TestOwnerReplacesItsProgram replaces the program of another owner ten times under traffic, and ten times takes it away and brings
-// another: every packet that reaches the stack is counted once.
-func TestOwnerReplacesItsProgram(t *testing.T) {
+// Under traffic, another owner replaces its XDP program ten times. Then it ten times detaches it and attaches another.
+func TestEachPacketCountsOnceWhileTheOwnerReplacesItsProgram(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	ids := floodRules(t, dp, 4)
@@ -277,8 +274,8 @@ func TestOwnerReplacesItsProgram(t *testing.T) {
 	t.Logf("%d packets over 10 replacements, each counted once", passed())
 }
 
-// TestRetake moves an interface that prefers XDP from TCX to XDP when another owner has left its hook, and only then.
-func TestRetake(t *testing.T) {
+// While another owner has the XDP hook, Attach leaves the interface on TCX. Without Retake it does so even afterwards.
+func TestRetakeMovesToXDPOnceTheOwnerHasLeft(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t), Early: []string{}}) // as on a NIC
 	ids := floodRules(t, dp, 1)

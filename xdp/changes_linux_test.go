@@ -12,9 +12,8 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// TestTreesChangeUnderTraffic adds, exchanges and removes rules of many masks and ranges while packets flow: each
-// packet of the rules that stay is counted.
-func TestTreesChangeUnderTraffic(t *testing.T) {
+// Rules with many masks and ranges are added, exchanged and removed under traffic.
+func TestRulesThatStayMissNoPacketWhileTreesChange(t *testing.T) {
 	const flows, batch = 4, 20
 	changes := times.Brief(3_000, 1_000)
 	w := testWire(t)
@@ -89,7 +88,7 @@ func TestTreesChangeUnderTraffic(t *testing.T) {
 	t.Logf("%d changes of rules, %d masks at most", changes, masks)
 }
 
-// TestWrongTreesAreNotAttached: trees that find other rules than a linear matcher are refused.
+// The trees find other rules than the linear matcher. A bug would do that.
 func TestWrongTreesAreNotAttached(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	id := mustCounter(t, dp, "a")
@@ -111,8 +110,8 @@ func TestWrongTreesAreNotAttached(t *testing.T) {
 	}
 }
 
-// TestManyMasks loads 65,536 rules with 4,096 masks and ranges, and finds each.
-func TestManyMasks(t *testing.T) {
+// 65,536 rules have 4,096 masks, and ranges.
+func TestEveryRuleOfManyMasksIsFound(t *testing.T) {
 	const masks = 4096
 	n := times.Brief(defaultRules, masks)
 	dp := openTest(t, Options{MaxRules: n, MaxCounters: 2})
@@ -146,9 +145,9 @@ func TestManyMasks(t *testing.T) {
 	}
 }
 
-// TestLongLists has rules that no window tells apart, so that they are one list, and a packet for each place in it: in
-// the walk of IPv4, behind it in ft_far, and in the walk for any key.
-func TestLongLists(t *testing.T) {
+// No window can tell these rules apart, so they form a single list. There is a packet for each position in it: in the walk for
+// IPv4, after it in ft_far, and in the walk for any key.
+func TestEveryRuleOfALongListIsFound(t *testing.T) {
 	for _, n := range []int{16, 17, 80, 81, 200} {
 		dp := openTest(t, Options{MaxRules: 256, MaxCounters: 256})
 		rules := make([]Rule, n)

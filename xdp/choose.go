@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// Times of a packet in ns, as measured over spread packets: of the first hashed mask, of each further one, and of a level of a
-// tree. A tree has as many levels as the logarithm of its rules.
+// Nanoseconds per packet, measured with packets of random flows.
 const (
-	costFirstMask = 10
-	costNextMask  = 18
-	costLevel     = 4
+	costFirstMask = 10 // the probe under the first hashed mask
+	costNextMask  = 18 // the probe under each further mask
+	costLevel     = 4  // one level of a tree
 )
 
-// hashAll is the number of masks up to which all are hashed, if no rule has a range.
+// hashAll is the largest number of masks of which all are hashed, provided no rule has a port range.
 const hashAll = 2
 
+// costOfTrees estimates a walk through trees of this many rules. Their depth grows with the logarithm.
 func costOfTrees(rules int) float64 { return costLevel * math.Log2(float64(rules+1)) }
 
-// choose returns the masks of added rules that are to be hashed. Where there are few masks, it is all of them. Otherwise it is
-// each mask of so many rules that its packets save more time than the probe costs the packets of the other rules.
+// choose returns the masks to hash among those of added rules. It hashes all masks while there are few. With more, hashing a mask
+// must pay: packets that hit its rules save the walk through the trees, and all other packets pay for one more probe.
 func choose(t *tables, come []swap) map[words]bool {
 	known := 0 // masks that have rules
 	ranged := false
@@ -31,7 +31,7 @@ func choose(t *tables, come []swap) map[words]bool {
 		}
 	})
 
-	left := t.count // all rules, without those of chosen masks
+	left := t.count // rules whose mask is not chosen
 	rulesByMask := map[words]int{}
 	for _, s := range come {
 		if s.from != nil {
@@ -46,11 +46,15 @@ func choose(t *tables, come []swap) map[words]bool {
 		}
 	}
 
+	// The mask with the most rules is judged first. The words of the masks break ties, because the map has no order: a Model of
+	// the rules must hash the masks that the datapath hashes.
 	masks := make([]words, 0, len(rulesByMask))
 	for m := range rulesByMask {
 		masks = append(masks, m)
 	}
-	slices.SortFunc(masks, func(a, b words) int { return cmp.Compare(rulesByMask[b], rulesByMask[a]) })
+	slices.SortFunc(masks, func(a, b words) int {
+		return cmp.Or(cmp.Compare(rulesByMask[b], rulesByMask[a]), slices.Compare(a[:], b[:]))
+	})
 
 	few := !ranged && known+len(masks) <= hashAll
 	probe := float64(costFirstMask)
@@ -60,7 +64,7 @@ func choose(t *tables, come []swap) map[words]bool {
 	chosen := map[words]bool{}
 	for _, m := range masks {
 		n := rulesByMask[m]
-		others := float64(left-n) / float64(left) // share of packets that pass the probe, and go on to the trees
+		others := float64(left-n) / float64(left) // the share of packets that miss here and walk the trees
 		if few || probe+others*costOfTrees(left-n) < costOfTrees(left) {
 			chosen[m] = true
 			left -= n

@@ -158,9 +158,8 @@ func scan(rules []Rule, k Key) *Rule {
 	return best
 }
 
-// TestClassifierIsAScan compares the programs, as they are exchanged and as the
-// tables change under them, with a scan over the rules.
-func TestClassifierIsAScan(t *testing.T) {
+// Random rules change under random packets, with and without new programs. A scan over the rules is the specification.
+func TestProgramsDecideLikeAScanOfTheRules(t *testing.T) {
 	rng := seed.Rand(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	w := world{rng}

@@ -6,17 +6,17 @@ import (
 	"os"
 )
 
-// Close closes every descriptor. With pins, programs count on, and the next Open adopts them. Without pins they are detached.
+// Close closes every descriptor. If Options.PinDir is set, the programs keep counting, and the next Open adopts them. Otherwise
+// they are detached.
 //
-// Close makes missing pins again first. If that fails, the programs whose pins are missing are detached, and the error says
-// so. It waits for reads that are under way. Later calls of any method return ErrClosed, and Close is idempotent.
+// Close first makes missing pins again. Programs whose pins it cannot make are detached, and the error says so. Close waits
+// for reads in progress. Afterwards every method returns ErrClosed. Closing twice is fine.
 func (dp *Datapath) Close() error { return dp.end(false) }
 
-// Destroy detaches the programs, removes the pins and closes every descriptor. The error names a program that is still
-// attached. Destroy is idempotent, and does nothing behind Close.
+// Destroy detaches the programs, removes the pins and closes every descriptor. The error names each program that could not be
+// detached. After Close, or a second time, Destroy does nothing.
 func (dp *Datapath) Destroy() error { return dp.end(true) }
 
-// end is Destroy, or Close.
 func (dp *Datapath) end(destroy bool) error {
 	dp.changes.Lock()
 	defer dp.changes.Unlock()
@@ -36,7 +36,7 @@ func (dp *Datapath) end(destroy bool) error {
 		}
 		if dp.dir != "" {
 			errs = append(errs, unpinAll(dp.lock))
-			if dp.inPlace() { // else the path leads to a directory of somebody else
+			if dp.inPlace() { // otherwise somebody has put another directory at this path
 				errs = append(errs, os.Remove(dp.dir))
 			}
 		}
@@ -46,7 +46,7 @@ func (dp *Datapath) end(destroy bool) error {
 	return errors.Join(append(errs, dp.release())...)
 }
 
-// release closes every descriptor. The lock is last: until then no other process takes the pins.
+// release closes every descriptor. It closes the lock last, so that no other process adopts the pins before.
 func (dp *Datapath) release() error {
 	var errs []error
 	for k, h := range dp.hooks {

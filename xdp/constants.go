@@ -1,12 +1,12 @@
 package xdp
 
-// constants are what all programs of a load have in common. They follow from the rules.
+// constants are the part of a program's configuration that depends on the rules. All programs of a load share them.
 type constants struct {
-	need   uint32             // needOf all rules, and needTree
-	tuples []flowtallyFtTuple // by place
+	need   uint32             // the union of needOf over all rules, and needTree
+	tuples []flowtallyFtTuple // in the order in which programs search them
 }
 
-// config returns the constants of the program for a site. The verifier removes the code that they exclude.
+// config returns the configuration of the program for a site. The verifier removes the code it excludes.
 func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
 		Need:        c.need & needLayers,
@@ -33,7 +33,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		conf.InOrder = 1
 	}
 
-	// The first word of an ordinary packet, apart from ports and protocol.
+	// The first word of an ordinary packet's key. Programs only add its ports and protocol.
 	var v4, v6 Key
 	v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
 	v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
@@ -45,7 +45,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf.Hot4 = v4.words()[wordHot]
 	conf.Hot6 = v6.words()[wordHot]
 
-	// Shorter ways for sets of rules that need less.
+	// Simple sets of rules get shorter code.
 	if c.need&needLayers&^(needIPv4|needL4) == 0 {
 		conf.Plain = 1
 	}
@@ -61,7 +61,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	return conf
 }
 
-// Shapes of a set of rules: enum ft_shape of bpf/config.h.
+// Shapes are sets of rules with code of their own: enum ft_shape of bpf/config.h.
 const (
 	shapeOne   = 1
 	shapeExact = 2

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pins of layout 10 differ from those of this version in the meta map alone, which no program reads. So a start gives such pins a
-// meta map of this layout, and programs count on meanwhile: every counter keeps its slots, its base and its cookie.
+// Layout 10 differs from this version in the meta map alone, and no program reads that map. So Open can convert such pins while
+// their programs keep counting. Every counter keeps its slots, its base and its cookie.
 
-// metaSize is the sizes of a meta map that differ between layouts.
+// metaSize holds the sizes that differ between layouts of the meta map.
 type metaSize struct {
 	header  int // words
 	ports   int // records
@@ -23,11 +23,11 @@ var metaSizes = map[int]metaSize{
 	metaLayout: {header: metaHeader, ports: maxPorts, counter: metaCountWords},
 }
 
-// convertedPin is the name of the new meta map until it takes the place of the old one.
+// convertedPin is where the new meta map is pinned before it replaces the old one.
 const convertedPin = "meta-next"
 
-// convert replaces the pinned meta map of an earlier layout. A rename commits it. If the process dies before the rename, the pins
-// are as they were, beside a convertedPin, which the next convert removes.
+// convert replaces the pinned meta map of an earlier layout. A rename commits the change. If the process dies before that, the old
+// pins are untouched, and the next convert removes the convertedPin.
 func (dp *Datapath) convert(old *sharedMap, g geometry) error {
 	if err := unpin(dp.lock, convertedPin); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (dp *Datapath) convert(old *sharedMap, g geometry) error {
 	return nil
 }
 
-// copyFrom fills m, which is all 0, from the meta map of an earlier layout.
+// copyFrom fills m from the meta map of an earlier layout. m must be all zeros.
 func (m *meta) copyFrom(old *meta) {
 	copy(m.secret, old.secret)
 	copy(m.tuples, old.tuples)

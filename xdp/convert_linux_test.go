@@ -98,7 +98,7 @@ func layoutOf(t *testing.T, dir string) int {
 // Every count of pins of layout 10 goes on in its slot, under its owner and its cookie, and every rule counts. It does so
 // where an earlier conversion was killed before its commit, which leaves a second map. A start that refuses the pins leaves
 // their layout.
-func TestPinsOfLayout10GoOn(t *testing.T) {
+func TestPinsOfLayout10KeepCountsAndRules(t *testing.T) {
 	dir := pinDir(t)
 	pinRecorded(t, dir)
 	if _, err := Open(Options{MaxRules: 1 << 17, PinDir: dir}); !errors.Is(err, ErrIncompatible) {

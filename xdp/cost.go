@@ -10,21 +10,21 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// Path counts what a packet touches: nodes of the trees and lines of the hash table, and entries of rules. It is the same on
-// every host.
+// Path counts what a packet touches: nodes of the trees, cache lines of the hash table, and entries of rules. Unlike a time, it
+// is the same on every host.
 type Path = tree.Path
 
-// className names a class of frames: an index of Cost.Worst.
+// className names a class of frames, for errors.
 func className(class int) string {
 	return [3]string{classOther: "neither IPv4 nor IPv6", classIPv4: "IPv4", classIPv6: "IPv6"}[class]
 }
 
-// CostError is an ErrCostly: with new rules, some packet could touch more than Options.WorstCost.
+// CostError is an ErrCostly. It describes a packet that would touch more than Options.WorstCost if the new rules were added.
 type CostError struct {
-	Class int    // of the packet's frame, as an index of Cost.Worst
+	Class int    // of the packet, as an index of Cost.Worst
 	Worst Path   // of the packet
 	Bound int    // Options.WorstCost
-	Rules []Rule // that the packet is compared with, those of the longest list first
+	Rules []Rule // compared with the packet, starting with the longest list
 }
 
 // Error implements error.
@@ -36,24 +36,25 @@ func (e *CostError) Error() string {
 // Unwrap returns ErrCostly.
 func (e *CostError) Unwrap() error { return ErrCostly }
 
-// Cost tells what packets touch in the classifier.
+// Cost is the work of classifying a packet.
 type Cost struct {
-	// Worst has a path for each class of frames: neither IPv4 nor IPv6, IPv4, IPv6. No packet of the class touches more.
+	// Worst bounds the work for each class of frames: neither IPv4 nor IPv6, IPv4, IPv6.
 	Worst [3]Path
 
-	// Means over packets that rules match.
+	// Means over sampled packets, each of which matches a rule.
 	Nodes, Entries float64
-	NS             float64 // an estimate in nanoseconds, without the parser
+	NS             float64 // estimated nanoseconds, without the parser
 }
 
-// costProbe is the most that a packet touches under one hashed mask: 32 slots in a row are in at most five lines of the cache,
-// and a probe compares at most four entries. The key of a single mask is a constant of the program, so costSingle is less.
+// costProbe is the most that a packet touches under one hashed mask. A probe looks at 32 adjacent slots, which span at most five
+// cache lines, and compares at most four entries. A mask with a single key needs no probe, because the key is a constant of the
+// program.
 var (
 	costProbe  = Path{Nodes: 5, Entries: slotAttempts}
 	costSingle = Path{Nodes: 1, Entries: 1}
 )
 
-// hashedCost returns the most that a packet touches under the hashed masks. It may have to look under each of them.
+// hashedCost returns the most that a packet touches in the hash table. The worst packet is looked up under every mask.
 func (t *tables) hashedCost() (sum Path) {
 	for _, u := range t.tuples {
 		switch {
@@ -76,7 +77,7 @@ func (t *tables) worst() [3]Path {
 	return worst
 }
 
-// costly turns a CostError of package tree into one of this package, which counts hashed masks too.
+// costly converts a CostError of package tree, and adds the cost of the hash table.
 func (t *tables) costly(err error) error {
 	var e *tree.CostError
 	if !errors.As(err, &e) {
@@ -93,7 +94,7 @@ func (t *tables) costly(err error) error {
 	return out
 }
 
-// cost looks up a packet of each of some rules.
+// cost samples the rules, and looks up a packet of each.
 func (t *tables) cost() Cost {
 	c := Cost{Worst: t.worst()}
 	hashed := t.inSearch()
@@ -109,10 +110,10 @@ func (t *tables) cost() Cost {
 	return c
 }
 
-// sampledPackets is the number of packets of which Cost has the means.
+// sampledPackets bounds the sample of Cost.
 const sampledPackets = 1024
 
-// CostOfMasks estimates the time in ns of a search of n hashed masks.
+// CostOfMasks estimates the time of a lookup under n hashed masks, in nanoseconds.
 func CostOfMasks(n int) float64 {
 	if n == 0 {
 		return 0
@@ -120,18 +121,18 @@ func CostOfMasks(n int) float64 {
 	return costFirstMask + costNextMask*float64(n-1)
 }
 
-// Work is the work of a lookup.
+// Work is the work of one lookup.
 type Work struct {
-	Masks   int // hashed masks that were probed
+	Masks   int // hashed masks probed
 	Trees   int
 	Cuts    int
-	Entries int     // entries of the trees that were compared
+	Entries int     // entries of the trees compared
 	Path    Path    // a hashed mask counts as one node
-	NS      float64 // an estimate in nanoseconds
+	NS      float64 // estimated nanoseconds
 }
 
-// find looks a key up as programs do: under the hashed masks, which are in the order of the search, and in the trees if a rule
-// there may still win. It returns the rank of the rule that wins.
+// find looks up a key as the programs do: first under the hashed masks, then in the trees, unless no rule there could win. It
+// returns the rank of the winner. hashed must be in the order of inSearch.
 func (t *tables) find(hashed []*tuple, key *Key) (priority uint16, order uint32, w Work) {
 	won := noRank
 	for _, u := range hashed {
@@ -161,7 +162,7 @@ func (t *tables) find(hashed []*tuple, key *Key) (priority uint16, order uint32,
 	return uint16(won >> 32), uint32(won), w
 }
 
-// inSearch returns the hashed masks in the order of the search.
+// inSearch returns the hashed masks in the order in which programs search them.
 func (t *tables) inSearch() (hashed []*tuple) {
 	for _, u := range t.tuples {
 		if u != nil && u.rules > 0 {

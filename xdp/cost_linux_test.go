@@ -25,8 +25,8 @@ func fewBits(n int) []Rule {
 	return rules
 }
 
-// TestCostlyRulesAreRefused: rules of which a packet could touch more than Options.WorstCost change nothing; what is in
-// force stays, can be removed, and is taken up by the next process with any bound.
+// With the new rules, a packet could touch more than Options.WorstCost. The change must fail as a whole. Existing rules stay, can be
+// removed, and are adopted by the next process whatever its bound.
 func TestCostlyRulesAreRefused(t *testing.T) {
 	need.BPF(t)
 	dir := need.BPFFS(t) + "/flowtally-costly"

@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-// Counter is an allocated counter. Its slots, one for each CPU, have counted since it was given to its owner.
+// Counter is an allocated counter.
 type Counter struct {
-	ID     uint32
-	Cookie uint64 // random, new with each allocation: it names this run of counting
+	ID uint32
 
-	// Adopted: the owner had the counter already, in this process or before a restart, and its value goes on.
+	// Cookie is random and new with each allocation. Two values belong to the same count only if their cookies are equal.
+	Cookie uint64
+
+	// Adopted is set if the owner already had this counter, in this process or before a restart. Then its value continues.
 	Adopted bool
 }
 
@@ -22,7 +24,7 @@ type CounterInfo struct {
 	Owner string
 }
 
-// Pair is the value of a counter: a number of packets, and the bytes of exactly these packets, layer 2 without FCS.
+// Pair is the value of a counter: a number of packets, and the bytes of exactly those packets. Bytes are layer 2 without FCS.
 type Pair struct{ Packets, Bytes uint64 }
 
 // Row is the value of a counter and the time of its sample, in the layout of a row of the mirror.
@@ -31,21 +33,21 @@ type Row struct {
 	SampledAt      int64 // ns of CLOCK_MONOTONIC
 }
 
-// counterPool gives out the counters of the counters' map.
+// counterPool allocates counters.
 //
-// Slots are never zeroed: a count begins at the value that the slots have. A counter that was given back is given out again
-// only after a grace period, so that no late packet of its last owner counts for the next one.
+// A freed counter must not be allocated again before a grace period has passed. A program still running might otherwise add
+// a packet of the last owner to the count of the next one. Slots are never zeroed. A new count starts from their current value.
 type counterPool struct {
 	meta      *meta
-	n         uint32            // of all counters
-	idByOwner map[string]uint32 // of those in use
-	fresh     uint32            // from here on no counter was in use, by this process or before it
-	free      []uint32          // given back, and a grace period has passed
-	cooling   []uint32          // given back since
+	n         uint32            // number of counters, in use or not
+	idByOwner map[string]uint32 // counters in use
+	fresh     uint32            // counters from this one on were never in use
+	free      []uint32          // freed, and a grace period has passed
+	cooling   []uint32          // freed since the last grace period
 }
 
-// newCounterPool takes up the counters in use from the meta map. Free ones may have been given back a moment ago by an earlier
-// process: the caller waits for a grace period before it allocates.
+// newCounterPool reads the counters in use from the meta map. An earlier process may have freed the others a moment ago, so the
+// caller must wait for a grace period before the first allocation.
 func newCounterPool(m *meta, n int) *counterPool {
 	p := &counterPool{
 		meta:      m,
@@ -66,7 +68,7 @@ func newCounterPool(m *meta, n int) *counterPool {
 	return p
 }
 
-// release gives a counter back.
+// release frees a counter.
 func (p *counterPool) release(id uint32) {
 	r := p.meta.counter(id)
 	delete(p.idByOwner, r.owner())
@@ -74,13 +76,13 @@ func (p *counterPool) release(id uint32) {
 	p.cooling = append(p.cooling, id)
 }
 
-// cooled notes that a grace period has passed since the last release.
+// cooled makes freed counters available again. The caller has waited for a grace period.
 func (p *counterPool) cooled() {
 	p.free = append(p.free, p.cooling...)
 	p.cooling = p.cooling[:0]
 }
 
-// next returns a counter that can be given out now. ok is false if all are in use or cooling.
+// next picks a counter for allocation. ok is false if all are in use or cooling.
 func (p *counterPool) next() (id uint32, ok bool) {
 	if n := len(p.free); n > 0 {
 		id := p.free[n-1]
@@ -99,15 +101,15 @@ func (p *counterPool) info(id uint32, adopted bool) CounterInfo {
 	return CounterInfo{Counter: Counter{ID: id, Cookie: r.cookie(), Adopted: adopted}, Owner: r.owner()}
 }
 
-// newCookie draws a number that is not 0.
+// newCookie draws a random number other than 0.
 func newCookie() uint64 {
 	var b [8]byte
-	rand.Read(b[:]) // it never returns an error
+	rand.Read(b[:]) // never returns an error
 	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
-// AllocCounter gives owner a counter whose value is 0. An owner that has a counter, from this process or from before a restart,
-// gets that one with its value: see Counter.Adopted. An owner is 1 to 48 bytes, none of which is 0.
+// AllocCounter allocates a counter, which starts at 0. If owner already has one, in this process or from before a restart,
+// AllocCounter returns that one with its value: see Counter.Adopted. owner is 1 to 48 bytes long and contains no zero byte.
 func (dp *Datapath) AllocCounter(owner string) (Counter, error) {
 	if err := dp.enter(); err != nil {
 		return Counter{}, err
@@ -132,7 +134,7 @@ func (dp *Datapath) AllocCounter(owner string) (Counter, error) {
 		return Counter{}, fmt.Errorf("allocating a counter: %w: all %d are in use", ErrFull, dp.pool.n)
 	}
 
-	// The count begins at what the slots have. The record in the meta map commits it, with its first word.
+	// The current value of the slots becomes the base of the count. The record in the meta map commits the allocation.
 	base, err := dp.values.raw(id)
 	if err != nil {
 		dp.pool.cooling = append(dp.pool.cooling, id)
@@ -153,7 +155,7 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// Rename gives a counter to another owner. Its value, its cookie and its rules stay.
+// Rename transfers a counter to another owner. Value, cookie and rules are unchanged.
 func (dp *Datapath) Rename(id uint32, owner string) error {
 	if err := dp.enter(); err != nil {
 		return err
@@ -179,7 +181,7 @@ func (dp *Datapath) Rename(id uint32, owner string) error {
 	return nil
 }
 
-// FreeCounter gives a counter back. It refuses a counter on which a rule counts.
+// FreeCounter frees a counter. Callers must remove the rules that count on it first.
 func (dp *Datapath) FreeCounter(id uint32) error {
 	if err := dp.enter(); err != nil {
 		return err
@@ -196,7 +198,7 @@ func (dp *Datapath) FreeCounter(id uint32) error {
 	return nil
 }
 
-// Counters lists the counters in use, in no order.
+// Counters lists the counters in use, in no particular order.
 func (dp *Datapath) Counters() []CounterInfo {
 	if dp.enter() != nil {
 		return nil
@@ -209,5 +211,5 @@ func (dp *Datapath) Counters() []CounterInfo {
 	return all
 }
 
-// Base returns the value that the slots of a counter had when its count began, which Read subtracts. The counter is in use.
+// Base returns the value of the slots at the start of a count, which Read subtracts. The counter must be in use.
 func (dp *Datapath) Base(id uint32) Pair { return dp.values.base[id].since(sums{}) }

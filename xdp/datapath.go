@@ -8,18 +8,18 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// Datapath is what an instance has in the kernel: rules, counters, the programs that read the rules and write the counters,
-// their hooks, and the pins of all of these. All interfaces share the rules and the counters.
+// Datapath owns everything in the kernel: rules, counters, programs, their hooks, and the pins of all these. All interfaces
+// share the rules and the counters.
 //
-// Its methods may be called from any goroutine. Changes wait for one another; reads wait for nothing but Close.
+// A Datapath is safe for concurrent use. Changes wait for one another. Reads wait only for Close, and for a moment for KeepBytes.
 type Datapath struct {
-	// Locks are taken in the order of these fields.
+	// Lock order: changes, then mu, then reads.
 	//
-	// changes is held over each change of the rules. A long one frees mu while it builds trees, so that hooks can be
-	// attached meanwhile.
+	// changes is held for the whole of a change of rules, even while outside has unlocked mu to build trees. In that time
+	// hooks can be attached, but no other change can start.
 	changes sync.Mutex
-	mu      sync.Mutex   // of all other fields, apart from values
-	reads   sync.RWMutex // of values: each read shares it, and Close takes it alone
+	mu      sync.Mutex   // guards all other fields except values
+	reads   sync.RWMutex // guards values. Reads share it. Close and KeepBytes lock it exclusively.
 
 	log       *slog.Logger
 	kernel    kernel.Kernel // Options.Kernel
@@ -27,13 +27,13 @@ type Datapath struct {
 	lock      *os.File      // the locked directory of the pins; nil without pins
 	worstCost int           // Options.WorstCost
 
-	// madePins: Open found no pins, and made these. If Open fails, it removes them.
+	// madePins is set if Open found no pins and made them. If Open fails afterwards, it removes them.
 	madePins bool
 
-	// otherBuild: programs of another build may be attached. Open exchanges them, or takes them off if it fails.
+	// otherBuild is set while programs of another build may be attached. Open exchanges them. If it fails, it detaches them.
 	otherBuild bool
 
-	// The memory that is shared with programs, and what is read from it.
+	// Memory shared with programs, and this process's view of it.
 	g       geometry
 	maps    *maps
 	meta    *meta
@@ -41,15 +41,15 @@ type Datapath struct {
 	pool    *counterPool
 	tables  *tables
 	values  values
-	adopted map[uint32]bool // counters that Open has found
+	adopted map[uint32]bool // counters found by Open
 
-	// epochErr is the reason why the epoch of the counters could not be raised, so that LiveMap is refused.
+	// epochErr is the error of raiseEpoch. LiveMap returns it, because a reader could not tell a new owner of a slot.
 	epochErr error
 
 	// The programs and their hooks.
 	grace          *grace
 	loader         *loader
-	constants      constants // of the programs that are attached
+	constants      constants // of the attached programs
 	sharedPrograms programs  // of these constants
 	named          namedPorts
 	hooks          map[hookKey]*hook
@@ -62,11 +62,11 @@ type Datapath struct {
 	closed bool // read under mu or reads, written under both
 
 	// For tests.
-	onStep  func(name string) // called at each step of a move; nil otherwise
+	onStep  func(name string) // called at each step of a move; may be nil
 	hasSCTP func() bool       // the function HasSCTP
 }
 
-// enter locks mu, and returns ErrClosed, with mu free, if the datapath is closed. Otherwise the caller unlocks mu.
+// enter locks mu for a method. The caller must unlock it. If the datapath is closed, enter returns ErrClosed and mu is unlocked.
 func (dp *Datapath) enter() error {
 	dp.mu.Lock()
 	if dp.closed {
@@ -76,8 +76,8 @@ func (dp *Datapath) enter() error {
 	return nil
 }
 
-// enterChanges is enter for a call that changes or lists the rules: no other change is under way. The caller calls
-// leaveChanges.
+// enterChanges locks changes and mu for a method that changes or lists the rules. The caller must call leaveChanges, unless the
+// datapath is closed.
 func (dp *Datapath) enterChanges() error {
 	dp.changes.Lock()
 	if err := dp.enter(); err != nil {
@@ -92,28 +92,28 @@ func (dp *Datapath) leaveChanges() {
 	dp.changes.Unlock()
 }
 
-// outside runs fn with mu free, because fn takes long. fn uses nothing but the trees. The caller holds changes: nobody else
-// uses the trees meanwhile, and nobody closes the datapath.
+// outside runs fn without mu, because fn takes long. fn may use the trees and nothing else. The caller holds changes, so no other
+// goroutine uses the trees or closes the datapath in the meantime.
 func (dp *Datapath) outside(fn func()) {
 	dp.mu.Unlock()
 	defer dp.mu.Lock()
 	fn()
 }
 
-// Stats tells how full the tables are.
+// Stats are figures about the tables and the programs.
 type Stats struct {
 	Rules       int
 	MaxRules    int
 	Tuples      int // distinct masks
-	Hashed      int // masks in the hash table; the rules of the others are in trees
+	Hashed      int // masks in the hash table; rules of other masks are in trees
 	Built       int // how often all trees were built
 	Counters    int // allocated
 	MaxCounters int
 	Programs    uint64 // how often a program was loaded
-	Insns       uint32 // instructions that the verifier processed for the last program
+	Insns       uint32 // processed by the verifier for the last program
 }
 
-// Stats returns how full the tables are.
+// Stats returns current figures.
 func (dp *Datapath) Stats() Stats {
 	if dp.enterChanges() != nil {
 		return Stats{}
@@ -130,7 +130,7 @@ func (dp *Datapath) Stats() Stats {
 	return s
 }
 
-// Cost returns what packets touch in the trees and under the hashed masks that are in force.
+// Cost returns the work of classifying a packet with the current rules.
 func (dp *Datapath) Cost() Cost {
 	if dp.enterChanges() != nil {
 		return Cost{}

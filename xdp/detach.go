@@ -2,8 +2,8 @@ package xdp
 
 import "errors"
 
-// Detach takes the programs off the named hooks of an interface, or off both. No counter relies on these hooks any more. The
-// interface keeps its number.
+// Detach detaches the programs from the named hooks of an interface, or from both. The ledger counts this as intended and not as
+// an outage. The interface keeps its number.
 func (dp *Datapath) Detach(ifname string, hooks ...Hook) error {
 	if len(hooks) == 0 {
 		hooks = []Hook{HookIngress, HookEgress}
@@ -11,15 +11,15 @@ func (dp *Datapath) Detach(ifname string, hooks ...Hook) error {
 	return dp.takeOff(ifname, hooks, func(k hookKey) { dp.ledger.release(k) })
 }
 
-// Leave takes the programs off an interface that is not among the counted ones any more, or that does not exist under this
-// name in the network namespace of the calling thread. Counters that relied on it stay, so an outage ends here.
+// Leave detaches the programs of an interface that is no longer counted, or that no longer has this name in the network namespace
+// of the calling thread. Its counters remain, and an outage ends here.
 //
-// isCounted reports whether interfaces of a name are counted on. An interface that was renamed to such a name joins again,
-// and its packets until then are missing.
+// isCounted reports whether an interface of some name is to be counted. If the interface was renamed to such a name, a later
+// Attach will take it again. Its packets until then are missing.
 func (dp *Datapath) Leave(ifname string, isCounted func(name string) bool) error {
 	return dp.takeOff(ifname, []Hook{HookIngress, HookEgress}, func(k hookKey) {
 		h := dp.hooks[k]
-		// Nobody may have looked since the hook was lost: the ledger needs the outage before the interface leaves.
+		// The hook may have lost its program since the last Look. Record that outage before the interface leaves.
 		if h != nil && !h.alive() {
 			dp.lapse(h)
 		}
@@ -28,8 +28,8 @@ func (dp *Datapath) Leave(ifname string, isCounted func(name string) bool) error
 	})
 }
 
-// takeOff takes the programs off hooks. It calls end before each detachment: the ledger must know the reason first, because
-// a kill behind the detachment would look like an outage.
+// takeOff detaches the programs of hooks. Before each detachment it calls end, which must record the reason in the ledger. If
+// the process died after detaching and before recording, the next one would see an outage.
 func (dp *Datapath) takeOff(ifname string, hooks []Hook, end func(hookKey)) error {
 	if err := dp.enter(); err != nil {
 		return err

@@ -6,35 +6,33 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// device is the kernel's description of an interface.
+// device is an interface as the kernel describes it.
 type device struct {
 	name string
-	link string // its type, of ARPHRD_*: "ether", "none"
-	kind string // of a virtual one: "veth", "tuntap"
+	link string // type of the link layer, from ARPHRD_*: "ether", "none"
+	kind string // for virtual devices: "veth", "tuntap"
 
-	program uint32 // the id of its XDP program; 0: none
-	several bool   // it has several XDP programs, for the driver and in the device
+	program uint32 // id of the XDP program; 0: none
+	several bool   // XDP programs are attached in several modes at once
 }
 
-// local reports whether a device receives buffers of this host, from another device or a socket, and not frames from a wire. Such
-// a buffer may stand for many segments. A tap or tun device is not local: the process behind it makes the buffers, and cannot
-// describe segments of SCTP.
+// local reports whether a device receives socket buffers from this host, and not frames from a wire. Such a buffer may hold many
+// segments. A tap or tun device is not local: a process makes its buffers, and it has no way to describe segments of SCTP.
 func (d device) local() bool {
 	return d.link == "loopback" || d.kind != "" && d.kind != "device" && d.kind != "tuntap"
 }
 
-// Types of devices whose sent frames begin with Ethernet, and with IP.
+// Values of device.link by the first header of a sent frame: Ethernet, and IP.
 var (
 	linksEthernet = []string{"", "ether", "loopback"}
 	linksIP       = []string{"none", "ppp", "ipip", "tunnel6", "sit", "unknown519"} // the last is ARPHRD_RAWIP
 )
 
-// kindsReceiveIP are the kinds of device whose received frames begin with IP for a program of XDP. Others show it a header that
-// they have taken off: sit the outer IPv4 header, xfrm the Ethernet header of the device below.
+// kindsReceiveIP are the kinds of device on which XDP sees received frames from their IP header on. Other devices without
+// Ethernet show a header they have already processed: sit the outer IPv4 header, xfrm the Ethernet header of the lower device.
 var kindsReceiveIP = []string{"tuntap", "wireguard", "ipip"}
 
-// layer3 reports whether frames begin with IP at a hook. It returns an error if they begin with a header other than IP and
-// Ethernet.
+// layer3 reports whether frames at a hook begin with IP. If they begin with neither IP nor Ethernet, it returns an error.
 func (d device) layer3(h Hook) (bool, error) {
 	switch {
 	case slices.Contains(linksEthernet, d.link):

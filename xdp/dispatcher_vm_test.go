@@ -87,9 +87,9 @@ func dispatcherWire(t *testing.T) (*lab.Wire, tools) {
 	return w, x
 }
 
-// TestDispatcher counts in the dispatcher of the distribution's xdp-filter, which drops the second flow: both count all, to the
-// packet, over each change that either side makes.
-func TestDispatcher(t *testing.T) {
+// The dispatcher is that of Debian's xdp-filter, which drops the second flow. Both sides count all packets, and both change the
+// dispatcher.
+func TestDispatcherCountsEveryPacketOverChangesOfEitherSide(t *testing.T) {
 	w, x := dispatcherWire(t)
 	if got := x.components(); !slices.Equal(got, []string{"xdpfilt_alw_udp"}) {
 		t.Fatalf("components %v before", got)
@@ -230,8 +230,8 @@ func TestDispatcher(t *testing.T) {
 	check("after the dispatcher has left")
 }
 
-// TestDispatcherUnderTraffic changes the dispatcher ten times under traffic, by either side in turns. Each packet is counted once.
-func TestDispatcherUnderTraffic(t *testing.T) {
+// Under traffic, the two sides change the dispatcher in turns, ten times.
+func TestEachPacketCountsOnceWhileTheDispatcherChanges(t *testing.T) {
 	w, x := dispatcherWire(t)
 	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
 	ids := floodRules(t, dp, 3)
@@ -281,9 +281,9 @@ func (dp *Datapath) reloadTest() error {
 	return dp.reload()
 }
 
-// TestDispatcherMoves moves an interface between TCX and a dispatcher under traffic, ten times each way. A move counts every
-// packet that xdp-filter passes, some perhaps twice. Between the moves each packet is counted once.
-func TestDispatcherMoves(t *testing.T) {
+// Under traffic, an interface moves between TCX and a dispatcher, ten times each way. During a move, packets passed by xdp-filter may
+// count twice. Between moves they count once.
+func TestMoveToADispatcherMissesNoPacket(t *testing.T) {
 	w, x := dispatcherWire(t)
 	x.run("xdp-filter", "port", "1001", "-m", "src", "-p", "udp", "-r")
 	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
@@ -319,10 +319,9 @@ func TestDispatcherMoves(t *testing.T) {
 	t.Logf("%d packets passed, %d of them counted twice in the moves", passed(), twice)
 }
 
-// TestDispatcherOfAMovedInterface moves an interface to another network namespace, with the dispatcher on its hook. After
-// Detach, which the owner of the rule set calls then, or after a start of the next process, the packets of that namespace are
-// not counted.
-func TestDispatcherOfAMovedInterface(t *testing.T) {
+// An interface moves to another namespace, together with the dispatcher on its hook. Its packets must not count any more after the
+// owner calls Detach, or after the next process starts.
+func TestDispatcherOfAMovedInterfaceStopsCounting(t *testing.T) {
 	for name, leave := range map[string]func(*Datapath, *lab.End) (*Datapath, error){
 		"detach": func(dp *Datapath, e *lab.End) (*Datapath, error) { return dp, dp.Detach(e.Name) },
 		"restart": func(dp *Datapath, e *lab.End) (next *Datapath, err error) {

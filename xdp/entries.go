@@ -2,18 +2,19 @@ package xdp
 
 import "sync/atomic"
 
-// The entries' map holds an entry for each rule. An entry takes units of 16 bytes in a row. The directory, in the meta map, has
-// a word for each unit: the word of an entry's first unit describes the entry to user space, also to the next process.
+// The map of entries has one entry per rule, made of adjacent units of 16 bytes. Programs read the entries. The directory, a
+// part of the meta map, has one word per unit. The word of an entry's first unit describes the entry to this process, and to
+// the next one.
 
-// States of an entry, in its directory word. The store of that word commits a change of the entry.
+// States of an entry. Storing its directory word commits a change of the entry.
 const (
-	entryFree   = iota // 0: no entry begins at the unit
+	entryFree   = iota // no entry begins at this unit
 	entryLive          // programs find it
-	entryDead          // it is being removed: no slot leads to it, or soon none does
-	entryComing        // it is being added: live when its change is committed, and dead if the process dies before that
+	entryDead          // being removed: slots may still lead to it for a moment
+	entryComing        // being added: becomes live with the commit of the change, or dead if the process dies first
 )
 
-// dirWord is the directory word of an entry: state, id of its tuple, size, action and counter.
+// dirWord is a word of the directory: state, tuple, size, action and counter of an entry.
 type dirWord uint64
 
 func newDirWord(state, tuple, size uint8, drop bool, counter uint32) dirWord {
@@ -30,24 +31,24 @@ func (d dirWord) size() uint8     { return uint8(d >> 16) } // in units
 func (d dirWord) drop() bool      { return d>>24&1 != 0 }
 func (d dirWord) counter() uint32 { return uint32(d >> 32) }
 
-// isFound reports whether slots or trees may lead programs to the entry.
+// isFound reports whether programs may find the entry.
 func (d dirWord) isFound() bool { return d.state() == entryLive || d.state() == entryComing }
 
 // with returns the word of the same entry in another state.
 func (d dirWord) with(state uint8) dirWord { return d&^0xff | dirWord(state) }
 
-// entryStore hands out the units. A program may still look at a retired entry, so its units are free only after a grace period.
+// entryStore allocates units. Programs may still read an entry when it is retired, so its units are freed after a grace period.
 type entryStore struct {
-	words []uint64 // of the entries' map
-	ranks []uint64 // a part of words, behind the units: for each unit the rank of the entry that begins there
+	words []uint64 // of the map of entries
+	ranks []uint64 // the end of words: by first unit of an entry, the rank of its rule
 	dir   []uint64
 
 	// In this process only.
-	used    []uint64 // bit for each unit
-	free    int      // units
-	next    int      // where the search for free units goes on
-	retired []uint32 // entries that wait for a grace period
-	waiting int      // their units
+	used    []uint64 // bitmap of units
+	free    int      // number of free units
+	next    int      // unit at which the next search begins
+	retired []uint32 // entries waiting for a grace period
+	waiting int      // units of the retired entries
 }
 
 func newEntryStore(mem, dir []uint64, units int) *entryStore {
@@ -78,7 +79,7 @@ func (s *entryStore) release(u, n int) {
 	s.free += n
 }
 
-// alloc takes n free units in a row, from a multiple of align on, which is a power of two.
+// alloc allocates n adjacent units. The first is a multiple of align, which must be a power of two.
 func (s *entryStore) alloc(n, align int) (unit uint32, ok bool) {
 	if s.free < n {
 		return 0, false
@@ -105,12 +106,11 @@ func (s *entryStore) alloc(n, align int) (unit uint32, ok bool) {
 	return 0, false
 }
 
-// rankAt returns the word of the entries' map at which the ranks begin. Before it is room for the greatest entry to begin at the
-// last unit.
+// rankAt returns the word at which the ranks begin. The gap before it is large enough for an entry of any size at the last unit.
 func rankAt(units int) int { return units*unitWords + treeEntryWords }
 
-// sizeFor returns the number of units of an entry with n words. The rule that matches every packet has no word. It takes a unit
-// all the same, because the unit is its name in the directory.
+// sizeFor returns the number of units for an entry of n words. Even the entry without words, of the rule that matches every packet,
+// needs a unit: the number of the unit identifies the entry.
 func sizeFor(n int) int { return max(1, (n+unitWords-1)/unitWords) }
 
 func (s *entryStore) rank(unit uint32) uint64 { return s.ranks[unit] }
@@ -124,20 +124,20 @@ func (s *entryStore) dirWord(unit uint32) dirWord { return dirWord(atomic.LoadUi
 
 func (s *entryStore) setDir(unit uint32, d dirWord) { atomic.StoreUint64(&s.dir[unit], uint64(d)) }
 
-// write fills an entry to which nothing leads yet, and commits it by its directory word.
+// write fills a new entry. Its directory word comes last and commits it. No slot and no tree may lead to the entry yet.
 func (s *entryStore) write(unit uint32, rank uint64, packed []uint64, d dirWord) {
 	atomic.StoreUint64(&s.ranks[unit], rank)
 	copy(s.packed(unit, len(packed)), packed)
 	s.setDir(unit, d)
 }
 
-// retire frees a dead entry, to which nothing leads any more, at the next reclaim.
+// retire schedules a dead entry for the next reclaim. No slot and no tree may lead to it any more.
 func (s *entryStore) retire(unit uint32) {
 	s.retired = append(s.retired, unit)
 	s.waiting += int(s.dirWord(unit).size())
 }
 
-// reclaim frees the retired entries. A grace period has passed since the last retire.
+// reclaim frees the retired entries. The caller must have waited for a grace period since the last retire.
 func (s *entryStore) reclaim() {
 	for _, u := range s.retired {
 		n := int(s.dirWord(u).size())

@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// raiseEpoch tells processes that read slots by themselves that a slot they know may get another owner; see LiveMap. It comes
-// before any rule or counter changes. The map is frozen, so a program stores the word. Without it counting goes on, and LiveMap
-// returns the error.
+// raiseEpoch warns processes that map the slots by themselves: from now on, a slot may get another owner. See LiveMap. Open calls
+// it before any counter or rule changes. The map is frozen, so only a program can store the new epoch. If that fails, counting
+// still works, and LiveMap returns the error.
 func (dp *Datapath) raiseEpoch() error {
 	host := dp.maps.counters.hostMap()
 	if host == nil {
@@ -38,6 +38,6 @@ func (dp *Datapath) raiseEpoch() error {
 	return nil
 }
 
-// epochBytes is the room of the epoch behind the counters: a page, so that no CPU's counters share a line of the cache with it.
-// Its second word is not 0 if an older version has marked packets.
+// epochBytes is the space for the epoch after the counters. A page of its own keeps it off the cache lines that CPUs count on. Its
+// second word is not 0 if an older version has marked packets.
 func epochBytes() int { return os.Getpagesize() }

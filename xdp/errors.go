@@ -11,43 +11,41 @@ import (
 var (
 	// ErrClosed: the Datapath was closed.
 	ErrClosed = errors.New("rule set closed")
-	// ErrInUse: another process owns the pins.
+	// ErrInUse: another process has locked the pins.
 	ErrInUse = errors.New("pins in use by another process")
-	// ErrFull: no room for one more rule, counter or interface; the text says which.
+	// ErrFull: there is no room for another rule, counter or interface. The text says which.
 	ErrFull = errors.New("full")
-	// ErrDense: so many rules match one packet that the programs would compare more of them than they can. More room
-	// does not help.
+	// ErrDense: more rules match one packet than a program can compare. Larger tables do not help.
 	ErrDense = errors.New("too many rules match one packet")
-	// ErrCostly: some packet could touch more nodes and entries than Options.WorstCost. More room does not help.
+	// ErrCostly: some packet could touch more than Options.WorstCost. Larger tables do not help.
 	ErrCostly = errors.New("too costly for one packet")
-	// ErrIncompatible: the pins were made by a version with a layout that this one does not know, or for another size.
+	// ErrIncompatible: the pins have an unknown layout, or do not fit the options or the number of CPUs.
 	ErrIncompatible = errors.New("incompatible pins")
-	// ErrBusy: another program holds the hook; the text names it.
+	// ErrBusy: another program holds the hook. The text names the program.
 	ErrBusy = errors.New("hook is taken")
-	// ErrDetached: somebody took this instance off its hooks.
+	// ErrDetached: somebody has detached this instance by Release, or by flowtally detach.
 	ErrDetached = errors.New("the instance was taken off its hooks by flowtally detach; a restart of it takes them again")
-	// ErrPermission: a capability is missing; the text names it.
+	// ErrPermission: the process lacks a capability. The text names it.
 	ErrPermission = errors.New("missing privilege")
-	// ErrNotFound: no such rule, counter or interface.
+	// ErrNotFound: there is no such rule, counter or interface.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: the rule is there already.
+	// ErrExists: an equal rule exists, or the owner already has a counter.
 	ErrExists = errors.New("exists")
-	// ErrInvalid: a rule, a name or an option breaks the rules of its type; the text has the
-	// reason.
+	// ErrInvalid: a rule, a name or an option is malformed. The text has the reason.
 	ErrInvalid = errors.New("invalid")
-	// ErrUndone: a change was taken back after packets may have been decided by its rules.
+	// ErrUndone: a failed change was rolled back, but its rules may have decided some packets.
 	ErrUndone = errors.New("some packets were decided by rules that were taken back")
-	// ErrTorn: a counter changed during every attempt to read it.
+	// ErrTorn: the counter changed during every attempt to read it.
 	ErrTorn = errors.New("counter changed during every attempt to read it")
 )
 
-// errTrees: a bug of package xdp/tree.
+// errTrees means a bug in package xdp/tree.
 var errTrees = errors.New("the trees differ from a linear matcher")
 
-// errUnfinished: the maps were never made whole; nothing was counted with them.
+// errUnfinished means that a process died while it made the maps. Nothing was counted in them.
 var errUnfinished = errors.New("maps were left unfinished")
 
-// explain adds the remedy to a refusal.
+// explain adds the missing capabilities to a permission error.
 func explain(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w: %w: it takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (or root)", ErrPermission, err)

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// swap puts a rule in the place of one with its key, mask and counter: only rank and action change, in the entry of both. A
-// rule that is added has no from, and one that is removed has no to.
+// swap changes rank and action of a rule in its entry. Key, mask and counter of from and to are equal. An added rule has no
+// from, and a removed rule has no to.
 type swap struct{ from, to *Rule }
 
-// raises reports whether the swap raises a rank, or removes a rule: then the rule wins over fewer rules than before.
+// raises reports whether the rule will win over fewer rules than before, because its rank rises or it is removed.
 func (s swap) raises() bool {
 	return s.to == nil || s.from != nil && s.to.rank() > s.from.rank()
 }
@@ -19,8 +19,8 @@ func (s swap) raises() bool {
 // stays reports whether the rule exists before and after the swap.
 func (s swap) stays() bool { return s.from != nil && s.to != nil }
 
-// order sorts swaps for run. Among those that raise, the rule that loses most comes first; among the others, the one that
-// wins most.
+// order is the position of a swap in run, which processes the lowest first. Among swaps that raise, the rule with the highest
+// old rank comes first. Among the others, the rule with the lowest new rank does.
 func (s swap) order() uint64 {
 	if s.raises() {
 		return ^s.from.rank()
@@ -28,23 +28,25 @@ func (s swap) order() uint64 {
 	return s.to.rank()
 }
 
-// crosses reports whether a packet that matches both rules may be decided by neither the order before the exchange nor the
-// one after it, if it meets o before its swap and s behind its own.
+// crosses reports whether a grace period must separate the swaps o and s. A packet under way sees o before its swap, and s
+// after its swap. If the two rules trade places, that is an order which existed neither before the exchange nor after it.
 func (s swap) crosses(o swap) bool {
 	return o.stays() && s.raises() != (s.to.rank() < o.from.rank()) && s.to.Overlaps(o.to)
 }
 
-// pairKey is a key among the rules of a tuple.
+// pairKey identifies a chain: a key within a tuple.
 type pairKey struct {
 	u   *tuple
 	key string
 }
 
-// pairing is what an exchange does to the rules of one key: those of old that have no partner, and all of fresh.
+// pairing collects the rules of an exchange that have one key. pairRule removes rules from old as it finds partners for them.
 type pairing struct{ old, fresh []*Rule }
 
-// pair finds, for rules of fresh, rules of old whose entries they can take over. The others are added and removed. leave has
-// the swaps that raise, come the others. From here until unpair, the entries of old keep no rank from a rule of fresh.
+// pair turns an exchange into swaps. Where it can, it lets a rule of fresh reuse the entry of a rule of old. The remaining rules
+// are added and removed. leave has the swaps that raise, and come has the others.
+//
+// pair marks the entries of old in t.leaving, so that rules of fresh may have their ranks. The caller must call unpair.
 func (t *tables) pair(old, fresh []Rule) (come, leave []swap, err error) {
 	t.found = false
 	pairings := make(map[pairKey]*pairing, len(old))
@@ -81,7 +83,7 @@ func (t *tables) pair(old, fresh []Rule) (come, leave []swap, err error) {
 	return come, leave, nil
 }
 
-// pairRule takes the partner of a new rule out of its pairing. A rule without a partner is added.
+// pairRule looks for a partner of a new rule among the old rules of its key. Without one, the rule is added.
 func (t *tables) pairRule(pairings map[pairKey]*pairing, r *Rule) (swap, error) {
 	p := t.pairingOf(pairings, r)
 	if p == nil {
@@ -120,21 +122,22 @@ func (t *tables) pairingOf(pairings map[pairKey]*pairing, r *Rule) *pairing {
 	return nil
 }
 
-// unpair forgets the pairs: no entry is leaving any more.
+// unpair forgets the marks of pair.
 func (t *tables) unpair() { clear(t.leaving) }
 
-// The order of run costs grace periods and loads, so it is bounded. Larger changes do not keep to it.
+// Bounds of run. To keep its order, it waits for grace periods of 10 ms, and loads programs for up to 100 ms. A change too large
+// for these bounds does not keep the order.
 const (
-	carefulSwaps = 512 // most swaps of an exchange that keeps to the order
-	carefulWaits = 32  // most grace periods of a call of run
-	carefulLoads = 4   // most loads of a call of run for the order; behind the last one it is not kept any more
+	carefulSwaps = 512 // swaps of an exchange
+	carefulWaits = 32  // grace periods within run
+	carefulLoads = 4   // loads within run
 )
 
-// come carries out the swaps by which rules win over more rules than before, all or none.
+// come performs the swaps by which rules win over more rules than before, all or none.
 //
-// Added rules are committed by one store at the end. If the process dies before, the next one drops them, for which it needs
-// no room. If ctx ends first, come takes the swaps back and returns the error of ctx. The error satisfies ErrUndone if a
-// packet may have found a rule before it was taken back.
+// One store at the end commits all added rules. If the process dies before it, the next process drops them, which needs no
+// memory. If ctx ends before it, come rolls the swaps back and returns the error of ctx. After a rollback the error is an
+// ErrUndone if a packet may have found one of the rules.
 func (t *tables) come(ctx context.Context, swaps []swap) error {
 	t.store.setUnderWay(rulesComing, true)
 	defer t.commit()
@@ -155,7 +158,7 @@ func (t *tables) come(ctx context.Context, swaps []swap) error {
 	if err == nil && len(t.unloaded) > 0 {
 		err = t.load()
 	}
-	t.forest.set.Stop = nil // abandon works to its end
+	t.forest.set.Stop = nil // abandon must not stop halfway
 	if err == nil {
 		return nil
 	}
@@ -167,8 +170,8 @@ func (t *tables) come(ctx context.Context, swaps []swap) error {
 	return err
 }
 
-// commit ends come. Its store to the header commits all added rules: from there on, recover takes their entries for live.
-// After abandon no such entry is left.
+// commit ends come. Its store to the header commits all added rules. From that store on, recover would treat their entries as
+// live. After abandon there is none left to commit.
 func (t *tables) commit() {
 	t.store.setUnderWay(rulesComing, false)
 	for _, unit := range t.coming {
@@ -179,7 +182,7 @@ func (t *tables) commit() {
 	t.coming = t.coming[:0]
 }
 
-// leave carries out the swaps by which rules win over fewer rules than before.
+// leave performs the swaps by which rules win over fewer rules than before.
 func (t *tables) leave(swaps []swap) error {
 	if _, err := t.run(swaps); err != nil {
 		return err
@@ -188,24 +191,24 @@ func (t *tables) leave(swaps []swap) error {
 		return nil
 	}
 	t.setRanks()
-	// Wait for a grace period only when many units wait to be free: it takes 10 ms.
+	// A grace period takes 10 ms, so wait for one only if it frees many units.
 	if t.entries.waiting > t.g.units/4 {
 		return t.reclaim()
 	}
 	return nil
 }
 
-// run carries out swaps, all of which raise or none, up to an error, and returns the number of those that it has carried out.
+// run performs swaps. Either all of them raise, or none does. On an error it returns the number of swaps performed so far.
 //
-// At each instant a packet is decided by the rule that wins before all swaps, or by the one that wins after them. Three
-// things make it so:
-//   - The order of swaps: if they raise, the rule that loses most comes first, otherwise the rule that wins most.
-//   - Programs find a rule before another rule that a packet may match too is swapped. await and keepOrder load programs and
-//     change trees in between.
-//   - A packet that has met one rule before its swap must not meet another one behind its swap, if the two would make a
-//     third order (crosses). A grace period separates such swaps.
+// At every instant, a packet is decided by the rule that wins before all swaps, or by the one that wins after all of them. Three
+// things ensure this:
+//   - The order of the swaps: see swap.order.
+//   - Programs must find a rule before run swaps the next one that overlaps it. Where a rule needs new programs or a change of
+//     the trees for that, await and keepOrder perform it in between.
+//   - A packet under way must not see one rule before its swap and another after its swap, if together these make a third
+//     order. run waits for a grace period between two such swaps: see swap.crosses.
 //
-// A change of more than carefulSwaps rules does not keep to this. There the trees take all their rules together, first.
+// A change of more than carefulSwaps rules gives no such guarantee. It adds all rules of the trees together, before the others.
 func (t *tables) run(swaps []swap) (done int, err error) {
 	t.pending, t.unloaded, t.loads = nil, nil, 0
 	if len(swaps) <= carefulSwaps && len(t.hooks) > 0 {
@@ -216,14 +219,14 @@ func (t *tables) run(swaps []swap) (done int, err error) {
 	if t.loads > 0 {
 		slices.SortStableFunc(swaps, func(a, b swap) int { return cmp.Compare(a.order(), b.order()) })
 	} else if first = t.treesFirst(swaps); first > 0 {
-		// The trees may refuse their rules, or take long: until they have them, no packet sees a part of the change.
+		// Building trees may fail or take long. Do it first, while no packet sees any part of the change.
 		if done, err := t.addToTrees(swaps[:first]); err != nil {
 			return done, err
 		}
 	}
 
 	raised := map[*tuple]bool{}
-	since := first // a packet may have met the rules of swaps[since:] before their swaps
+	since := first // a packet under way may have seen the rules of swaps[since:] before their swaps
 	waits := 0
 	for i := first; i < len(swaps); i++ {
 		s := swaps[i]
@@ -246,7 +249,7 @@ func (t *tables) run(swaps []swap) (done int, err error) {
 		}
 		if len(swaps) <= carefulSwaps && waits < carefulWaits && slices.ContainsFunc(swaps[since:i], s.crosses) {
 			if t.grace() != nil {
-				waits = carefulWaits // go on without waiting: half of the swaps would be worse
+				waits = carefulWaits // the kernel refuses: finish without waiting, because half of a change is worse
 			}
 			since, waits = i, waits+1
 		}
@@ -261,8 +264,8 @@ func (t *tables) run(swaps []swap) (done int, err error) {
 	return len(swaps), t.changeTrees(len(swaps))
 }
 
-// treesFirst sorts swaps that keep to no order: rules that are added to the trees, rules that stay, and the others. It
-// returns the number of the first.
+// treesFirst sorts the swaps of a large change: first the rules added to the trees, then the rules that stay, then the others. It
+// returns the number of rules added to the trees.
 func (t *tables) treesFirst(swaps []swap) (inTrees int) {
 	const trees, staying, others = 0, 1, 2
 	part := make(map[swap]int, len(swaps))
@@ -283,8 +286,8 @@ func (t *tables) treesFirst(swaps []swap) (inTrees int) {
 	return inTrees
 }
 
-// addToTrees adds rules, up to an error, and returns the number of those that it has added. Programs find none of them
-// before the trees have all of them.
+// addToTrees adds rules to the trees. Programs find all of them at once, with the change of the trees at the end. On an error
+// it returns the number of rules added so far.
 func (t *tables) addToTrees(swaps []swap) (done int, err error) {
 	for i, s := range swaps {
 		if err := t.stopped(); err != nil {
@@ -305,7 +308,7 @@ func (t *tables) stopped() error {
 	return nil
 }
 
-// changeTrees lets the trees have the pending changes. rules is the number of rules of the exchange, for the error.
+// changeTrees applies the pending changes to the trees. rules is the size of the exchange, for the error.
 func (t *tables) changeTrees(rules int) error {
 	changes := len(t.forest.changed) > 0
 	if err := t.forest.flush(); err != nil {
@@ -315,9 +318,8 @@ func (t *tables) changeTrees(rules int) error {
 	return nil
 }
 
-// await loads programs before those that are attached find r as it will be, in two cases: they do not read all fields of r,
-// or a packet may match both r and a rule that programs find only after a load. The second case is given up after
-// carefulLoads.
+// await loads new programs before r changes, in two cases: the attached programs do not parse all fields of r, or r overlaps a
+// rule they cannot find yet. In the second case the load only keeps the order, and await performs at most carefulLoads of them.
 func (t *tables) await(r *Rule) error {
 	if readsAll := needOf(r)&^t.need == 0; readsAll {
 		if t.loads == 0 || !slices.ContainsFunc(t.unloaded, r.Overlaps) {
@@ -337,9 +339,8 @@ func (t *tables) await(r *Rule) error {
 	return nil
 }
 
-// keepOrder is called before a change of r, a rule of u. If r is in the trees, it notes that r waits for a change of the
-// trees. Otherwise, if a packet may match both r and a rule that waits, it changes the trees first. An error of the trees
-// comes again at the end of run.
+// keepOrder must run before r, a rule of u, changes. A rule of the trees is noted as pending. For any other rule, keepOrder first
+// applies the pending changes if one of them overlaps r. It ignores an error of the trees, because run meets it again at its end.
 func (t *tables) keepOrder(u *tuple, r *Rule) {
 	switch {
 	case t.loads == 0:
@@ -351,7 +352,7 @@ func (t *tables) keepOrder(u *tuple, r *Rule) {
 	}
 }
 
-// abandon takes the swaps of come back, the last one first, and drops tuples that no program knows.
+// abandon rolls back the swaps of come, last one first. It drops the tuples that have become empty, unless programs search them.
 func (t *tables) abandon(swaps []swap) {
 	for _, s := range slices.Backward(swaps) {
 		if s.from == nil {
@@ -370,14 +371,14 @@ func (t *tables) abandon(swaps []swap) {
 			t.dropTuple(u)
 		}
 	})
-	if t.next != nil { // a load failed: the places of the attached programs are in force again
+	if t.next != nil { // a load failed, so the attached programs and their places stay
 		t.next = nil
 		t.setRanks()
 	}
 }
 
-// unhash makes a tuple single again, if it has at most one key. Attached programs know the tuple as single, and the key is in
-// its single slot too.
+// unhash turns a tuple back into a single one, if its only key is still in the single slot. The attached programs never stopped
+// looking there. unhash reports whether it has done so.
 func (t *tables) unhash(u *tuple) bool {
 	if len(u.chains) > 1 {
 		return false

@@ -9,8 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// TestRulesThatKeepTheirOrderDecideAllTheWhile gives overlapping rules other ranks, again and
-// again, under traffic: each packet is counted by the rule that wins before and after.
+// Overlapping rules get other ranks under traffic, again and again, but their order stays. So the same rule must count each packet.
 func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 	const packets = 600_000
 	w := testWire(t)
@@ -54,8 +53,7 @@ func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
 	t.Logf("%d exchanges", rounds)
 }
 
-// TestExchangeThatFails leaves rules as they were.
-func TestExchangeThatFails(t *testing.T) {
+func TestFailedExchangeLeavesTheRulesUnchanged(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
 	one, two := exact4(1, 2, 3, 4, a), exact4(1, 2, 3, 5, a)
@@ -95,8 +93,7 @@ func TestExchangeThatFails(t *testing.T) {
 	}
 }
 
-// TestAnotherOwner: a counter that is given to another owner goes on, also in the next process.
-func TestAnotherOwner(t *testing.T) {
+func TestRenamedCounterKeepsItsCountOverARestart(t *testing.T) {
 	dir := pinDir(t)
 	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
 	c, err := dp.AllocCounter("a name that is rather longer than the next")

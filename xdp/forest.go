@@ -8,31 +8,31 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// classBits returns the bits of a key that tell the class of its frame.
+// classBits returns the bits of a key that distinguish the classes of frames.
 func classBits() tree.ClassBits {
 	var v4, v6 Key
 	v4.Out.Flags, v6.Out.Flags = FlagIPv4, FlagIPv6
 	return tree.ClassBits{Word: wordHot, IPv4: v4.words()[wordHot], IPv6: v6.words()[wordHot]}
 }
 
-// forest is the trees, with the first rule of each chain of the tuples that are not hashed.
+// forest holds the best rule of each chain whose tuple is not hashed, in trees.
 //
-// Changes are collected by touch, and flush gives them to the trees together: to change a tree costs more than a store, and
-// programs see one change of many rules at once.
+// touch collects changes, and flush applies them together. That is cheaper than changing a tree for each rule, and programs see
+// many rules change at once.
 type forest struct {
 	set     *tree.Set
 	entries *entryStore
-	best    uint64   // at most the rank of the best rule; 0: not known, until setRanks
-	changed []*chain // since flush
+	best    uint64   // a lower bound on the ranks of all rules; 0: unknown until setRanks
+	changed []*chain // since the last flush
 
-	// Of tables.
-	reclaim func() error      // frees retired memory behind a grace period
+	// Functions of the owner.
+	reclaim func() error      // waits for a grace period and frees retired memory
 	bound   func() int        // tables.treeBound
 	costly  func(error) error // tables.costly
 	outside func(func())      // Datapath.outside
 }
 
-// touch notes that the first rule of a chain is perhaps not the one that the trees have.
+// touch marks a chain whose first rule may have changed.
 func (f *forest) touch(c *chain) {
 	if !c.changed {
 		c.changed = true
@@ -40,7 +40,7 @@ func (f *forest) touch(c *chain) {
 	}
 }
 
-// rule reads the rule of the entry at a unit, in the form that the trees take.
+// rule reads the rule of an entry as package tree represents it.
 func (f *forest) rule(unit uint32) tree.Rule {
 	var r Rule
 	f.entries.readTree(unit, &r)
@@ -53,7 +53,7 @@ func (f *forest) rule(unit uint32) tree.Rule {
 	}
 }
 
-// flush gives the trees the first rule of every chain, all changes or none.
+// flush brings the trees up to date with the marked chains, all or none.
 func (f *forest) flush() error {
 	if len(f.changed) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (f *forest) flush() error {
 	return nil
 }
 
-// rebuild builds the trees of the first rules of these chains.
+// rebuild builds all trees anew, with the first rule of each of these chains.
 func (f *forest) rebuild(chains []*chain) error {
 	rules := make([]tree.Rule, 0, len(chains))
 	for _, c := range chains {
@@ -97,13 +97,13 @@ func (f *forest) rebuild(chains []*chain) error {
 		}
 	}
 	if err := f.set.Build(rules); err != nil {
-		return fmt.Errorf("building the trees of %d rules: %w", len(rules), refused(err))
+		return fmt.Errorf("building the trees of %d rules: %w", len(rules), treeError(err))
 	}
 	f.best = 0 // setRanks computes it
 	return nil
 }
 
-// exchange changes the trees with Datapath.mu free. If their memory is full, it frees what is retired and tries again.
+// exchange changes the trees without Datapath.mu. If their memory is full, it frees retired memory and tries once more.
 func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 	if len(remove)+len(add) == 0 {
 		return nil
@@ -119,11 +119,11 @@ func (f *forest) exchange(remove []tree.Entry, add []tree.Rule) error {
 		}
 		f.outside(exchange)
 	}
-	return refused(f.costly(err))
+	return treeError(f.costly(err))
 }
 
-// refused gives an error of package tree the sentinel of this package.
-func refused(err error) error {
+// treeError replaces the sentinels of package tree by those of this package.
+func treeError(err error) error {
 	switch {
 	case errors.Is(err, tree.ErrDense):
 		return fmt.Errorf("%w: more than the %d of the longest list", ErrDense, tree.MaxList)
@@ -140,15 +140,15 @@ func (f *forest) entryMatches(e tree.Entry, key *tree.Key) (rank uint64, ok bool
 	return f.entries.rank(unitOfTree(e)), r.matches((*words)(key))
 }
 
-// check compares the trees with a linear matcher, by packets of some of the rules, before programs that walk the trees are
-// attached. heads are all rules of the trees.
+// check compares the trees with a linear matcher, on packets of sampled rules. It guards every load: a bug in the trees must not
+// reach the programs. heads are all rules of the trees.
 func (f *forest) check(heads []Rule) error {
 	const bothVersions = FlagIPv4 | FlagIPv6
 	n := min(checked, len(heads))
 	for i := range n {
 		key := packetOf(&heads[i*len(heads)/n], rand.Uint64)
 		if key.Out.Flags&bothVersions == bothVersions {
-			continue // no frame has both
+			continue // no frame has both headers
 		}
 
 		want := noRank
@@ -172,6 +172,6 @@ func (f *forest) check(heads []Rule) error {
 	return nil
 }
 
-// checked is the number of packets of a check. The linear matcher compares each with every rule: with 65,536 rules a check
-// takes about 50 ms.
+// checked is the number of packets of a check. The linear matcher compares each packet with every rule, so with 65,536 rules a
+// check takes about 50 ms.
 const checked = 64

@@ -10,26 +10,26 @@ import (
 // MostRules is the greatest Options.MaxRules.
 const MostRules = 1 << 20
 
-// Limits of the layout: a slot has 24 bits for the unit of its entry and 20 for its counter.
+// Limits of the layout. A slot has 24 bits for the unit of its entry, and 20 bits for its counter.
 const (
 	maxCounters = 1 << 20
-	maxTuples   = 8    // masks that are hashed
-	maxPorts    = 1024 // numbers of interfaces; 0 is none
+	maxTuples   = 8    // hashed masks
+	maxPorts    = 1024 // numbers of interfaces; 0 means no interface
 
 	defaultRules = 1 << 16
 
-	// treeWords is the memory of the trees for each rule. A rebuild needs the old and the new trees at once.
+	// treeWords is the memory of the trees per rule. It must fit the old and the new trees of a rebuild at once.
 	treeWords = 32
-	// treeTail is the room behind the trees: the verifier lets a list begin at their last word (FT_TREE_FAR).
+	// treeTail pads the memory of the trees. To the verifier, a list may begin at the last word (FT_TREE_FAR).
 	treeTail = 32
 
-	unitWords = 2 // an entry is units of 16 bytes
+	unitWords = 2 // a unit of entries has 16 bytes
 
-	// maxOffset is the end of the part of a map that programs reach: the verifier's BPF_MAX_VAR_OFF.
+	// maxOffset is the largest offset into a map value that the verifier accepts, BPF_MAX_VAR_OFF.
 	maxOffset = 1 << 29
 )
 
-// geometry is the sizes of all that is shared with programs. It is fixed when the maps are made, and the meta map has it.
+// geometry holds the sizes of all memory shared with programs. It is chosen when the maps are made, and stored in the meta map.
 type geometry struct {
 	layout   int
 	rules    int
@@ -38,14 +38,14 @@ type geometry struct {
 	units    int // a power of two
 	words    int // of the trees; a power of two
 	cpus     int
-	block    int // bytes of one CPU's counters and marks, whole pages
+	block    int // bytes of one CPU's counters and marks, in whole pages
 }
 
-// marked is the number of adjacent counters that have one mark.
+// marked is the number of adjacent counters that share a mark.
 const marked = 4
 
-// MostCounters returns a number of counters that fits on a host with so many possible CPUs. It may be half of what fits: the
-// marks make a CPU's block less than twice the size of its slots.
+// MostCounters returns a number of counters that fits on a host with this many possible CPUs. Up to twice as many may fit. It
+// counts marks at the size of the slots, which is more than they take.
 func MostCounters(cpus int) int { return 1 << (bits.Len(uint(maxOffset/(2*16*cpus))) - 1) }
 
 func newGeometry(o Options, cpus int) (geometry, error) {
@@ -64,7 +64,7 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 
 	g.counters = pow2(g.counters)
 	g.slots = max(pow2(2*g.rules), 256)
-	// In the trees a rule of IPv4 takes four units, and an exact match of IPv6 seven.
+	// In the trees, an IPv4 rule takes four units and an exact IPv6 rule takes seven.
 	g.units = max(pow2(8*g.rules), 4096)
 	g.words = max(pow2(treeWords*g.rules), 1<<18)
 	g.block = pages(g.marksAt() + (g.counters+marked-1)/marked*4)
@@ -75,10 +75,10 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	return g, nil
 }
 
-// pow2 returns the least power of two that is not below n.
+// pow2 rounds n up to a power of two.
 func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// Bytes of the values of the maps. Behind the counters the map has room for its epoch (epochBytes).
+// Sizes of map values in bytes. The map of counters has epochBytes more.
 func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
 func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
 func (g geometry) rankBytes() int    { return (maxTuples + 1) * 8 }

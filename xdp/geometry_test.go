@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestGeometryOfManyCPUs: a map of counters that programs could not reach is refused before it is made.
-func TestGeometryOfManyCPUs(t *testing.T) {
+// The verifier limits offsets into a map value, so many counters of many CPUs are too much. They must be refused before a map is
+// made.
+func TestCountersBeyondTheReachOfProgramsAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		counters, cpus int
 		fit            string // "": accepted
@@ -32,8 +33,8 @@ func TestGeometryOfManyCPUs(t *testing.T) {
 	}
 }
 
-// TestRuleOfEveryPacket: a rule without a mask has a place among the entries.
-func TestRuleOfEveryPacket(t *testing.T) {
+// A rule that matches every packet has no words to store. Its unit still identifies it.
+func TestRuleWithoutAMaskHasItsOwnEntry(t *testing.T) {
 	rules := []Rule{{Order: 1}, {Order: 2}}
 	m, err := NewModel(rules, 16, 0, true)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// grace waits for the programs that run now. An update of an array of maps returns behind an RCU grace period, because the inner
-// map that it replaces may be freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20). It is the only system call
-// that promises so. It takes about 10 ms.
+// grace waits for RCU grace periods. It replaces the inner map of an array of maps. That system call returns only after a grace
+// period, because user space may free the old inner map next (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20). No
+// other system call guarantees this. It takes about 10 ms.
 type grace struct {
 	outer, inner *ebpf.Map
-	kernel       kernel.Kernel // of Options; nil: the kernel of the host
+	kernel       kernel.Kernel // Options.Kernel
 }
 
 func newGrace(k kernel.Kernel) (*grace, error) {
@@ -50,7 +50,7 @@ func (g *grace) close() {
 	g.inner.Close()
 }
 
-// wait returns when every program that runs now has ended. It lets the pool give out the counters that wait for that.
+// wait returns once every program running at the call has ended. Freed counters can be allocated again afterwards.
 func (dp *Datapath) wait() error {
 	if err := dp.grace.wait(); err != nil {
 		return err

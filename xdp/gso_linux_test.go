@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestManySegments: a buffer of more segments than are counted at once.
-func TestManySegments(t *testing.T) {
+// The buffer has more segments than a program adds at once.
+func TestBufferOfManySegmentsCountsEachSegment(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 1024})
 	id := mustCounter(t, dp, "a")
 	r := exact4(1, 2, 3, 4, id)

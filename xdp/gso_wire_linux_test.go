@@ -152,9 +152,8 @@ const (
 	encapGRE  = 1 << 3
 )
 
-// TestUntrustedSegments sends buffers whose number of segments follows only from their size, as guests and taps do,
-// and compares the count of egress with the frames on the wire.
-func TestUntrustedSegments(t *testing.T) {
+// Guests and taps send buffers whose number of segments follows only from their size. Egress must count what then passes the wire.
+func TestUntrustedSegmentsCountAsOnTheWire(t *testing.T) {
 	const buffers = 100
 	type tunnel struct {
 		flags int32
@@ -220,9 +219,8 @@ func TestUntrustedSegments(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfATap routes buffers that come in by a tap, as a guest's do, out of a veth, and
-// compares the count of the veth's egress with the frames on the wire.
-func TestSegmentsOfATap(t *testing.T) {
+// Buffers from a tap, like those of a guest, are routed out of a veth. Its egress must count what then passes the wire.
+func TestSegmentsFromATapCountAsOnTheWire(t *testing.T) {
 	const buffers, segments, size, headers = 100, 20, 1400, 14 + 20 + 20
 	w := testWire(t)
 	tap := tunIn(t, w.Far.NS, lab.TunOptions{Ethernet: true, Virtio: true})

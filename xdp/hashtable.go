@@ -13,7 +13,7 @@ const (
 	counterShift = 29
 	tagShift     = 49
 
-	// tombstone is a free slot at which a probe goes on: it is not 0, and has no tag.
+	// tombstone marks a free slot that does not end a probe.
 	tombstone = 1 << 1
 )
 
@@ -27,26 +27,25 @@ func slotOf(unit, counter uint32, drop bool, tag uint64) uint64 {
 	return s
 }
 
-// hashTable is the table of hashed keys that programs probe: open addressing, with one slot for each key. A probe looks at
-// slotProbes slots in a row, from the home of the key on, and compares the entries of at most slotAttempts.
+// hashTable is the open-addressed hash table that programs probe. It has one slot per key. A probe looks at slotProbes adjacent
+// slots, beginning at the home of the key. It compares the entries of at most slotAttempts slots, those with the tag of its hash.
 //
-// There is one writer. Each change is a store of one word, behind which the table is right: programs find every key at every
-// instant.
+// The table has one writer. Each of its stores leaves the table correct, so programs find every key at every instant.
 type hashTable struct {
-	slots []uint64 // their number is a power of two
-	mask  uint64   // their number less 1
+	slots []uint64 // a power of two
+	mask  uint64   // len(slots)-1
 
-	// hash returns the hash of the entry at a unit, for the entry to be moved.
+	// hash returns the hash of an entry. The writer needs it to move the entry to another slot.
 	hash func(unit uint32) uint64
 
-	// fence returns when every probe that was under way has ended. nil: the CPU keeps the loads of a probe in order.
+	// fence waits for all probes under way. It is nil on CPUs that execute the loads of a probe in order.
 	fence func()
 }
 
 func (t *hashTable) at(i uint64) uint64     { return atomic.LoadUint64(&t.slots[i&t.mask]) }
 func (t *hashTable) set(i uint64, s uint64) { atomic.StoreUint64(&t.slots[i&t.mask], s) }
 
-// find returns the position of the slot that leads to a unit. h is the hash of its key.
+// find returns the position of the slot of a unit. h is the hash of its key.
 func (t *hashTable) find(h uint64, unit uint32) (uint64, bool) {
 	h &= t.mask
 	for i := h; i < h+slotProbes; i++ {
@@ -61,13 +60,13 @@ func (t *hashTable) find(h uint64, unit uint32) (uint64, bool) {
 	return 0, false
 }
 
-// unitOf returns the unit to which a slot leads that is not free.
+// unitOf returns the unit in a slot. The slot must not be free.
 func unitOf(s uint64) uint32 { return uint32(s >> unitShift & unitMask) }
 
-// free reports whether a slot is empty or a tombstone. Every other slot has a tag that is not 0.
+// free reports whether a slot is empty or a tombstone. Tags of used slots are never 0.
 func free(s uint64) bool { return s>>tagShift == 0 }
 
-// insert stores a slot within slotProbes of its home. It returns false if there is no place where programs would find it. h is
+// insert stores a slot where programs will find it, within slotProbes of its home. It returns false if there is no such place. h is
 // the hash of its key.
 func (t *hashTable) insert(h, s uint64) bool {
 	h &= t.mask
@@ -86,12 +85,13 @@ func (t *hashTable) insert(h, s uint64) bool {
 	return t.insertFrom(h, gap, s)
 }
 
-// insertFrom stores a slot although all places within slotProbes of its home are taken. gap is a free place farther on. It
-// brings the gap nearer: a slot that lies before the gap, and may lie at the gap, is copied there, and its old place is the
-// next gap. The copy is stored before the original is overwritten, and lies later in a probe. So a probe that has passed the
-// place of the original meets the copy.
+// insertFrom stores a slot although all places within slotProbes of its home are taken. gap is a free place further on. insertFrom
+// moves the gap towards the home: it copies an earlier slot into the gap, and the place of that slot becomes the next gap.
+//
+// A probe never misses the slot being moved. The copy is stored before anything overwrites the original, and a probe reads the
+// original before the copy.
 func (t *hashTable) insertFrom(h, gap, s uint64) bool {
-	copied := false // gap holds the original of the slot that was copied last
+	copied := false // gap still holds the original of the last copy
 	for gap >= h+slotProbes {
 		from, ok := t.moveTo(gap)
 		if !ok {
@@ -111,7 +111,7 @@ func (t *hashTable) insertFrom(h, gap, s uint64) bool {
 	return false
 }
 
-// moveTo copies the first slot that may lie at gap to gap, and returns the place of the original.
+// moveTo copies a slot to gap, the first whose home is near enough. It returns the place of the original.
 func (t *hashTable) moveTo(gap uint64) (uint64, bool) {
 	for i := gap - slotProbes + 1; i < gap; i++ {
 		s := t.at(i)
@@ -126,7 +126,7 @@ func (t *hashTable) moveTo(gap uint64) (uint64, bool) {
 	return 0, false
 }
 
-// put stores a slot at i, unless so many slots near i have its tag that a probe could give up before it has compared them all.
+// put stores a slot at i. It refuses if too many nearby slots have the same tag, because a probe stops after slotAttempts of them.
 func (t *hashTable) put(i, s uint64) bool {
 	same := 0
 	for j := i - slotProbes + 1; j != i+slotProbes; j++ {
@@ -141,8 +141,8 @@ func (t *hashTable) put(i, s uint64) bool {
 	return true
 }
 
-// remove empties the slot at i. It leaves a tombstone, because a probe must go on to the slots behind. If the next place is
-// empty, probes end there anyway: then the slot, and the tombstones before it, become empty.
+// remove frees the slot at i. It leaves a tombstone, so that probes continue to the slots after it. If the next slot is empty, probes
+// end there anyway. Then remove also empties the slot itself and the tombstones just before it.
 func (t *hashTable) remove(i uint64) {
 	if t.at(i+1) != 0 {
 		t.set(i, tombstone)

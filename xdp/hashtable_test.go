@@ -60,7 +60,7 @@ func checkSlots(t *hashTable, hashes []uint64, live map[uint32]bool) error {
 	return nil
 }
 
-func TestSlotsHoldAsManyRulesAsTheyShould(t *testing.T) {
+func TestHashTableTakesTheMostRules(t *testing.T) {
 	rng := seed.Rand(t)
 	const n = 1 << 16
 	hashes := make([]uint64, n+1)
@@ -80,7 +80,7 @@ func TestSlotsHoldAsManyRulesAsTheyShould(t *testing.T) {
 	}
 }
 
-func TestSlotsUnderChurn(t *testing.T) {
+func TestHashTableFindsEveryKeyUnderChurn(t *testing.T) {
 	rng := seed.Rand(t)
 	const n, max = 256, 140
 	hashes := make([]uint64, 4096)

@@ -7,15 +7,15 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Holder describes the program of another owner on the XDP hook of an interface.
+// Holder describes another owner's program on the XDP hook of an interface.
 type Holder struct {
-	Text       string // its instance of flowtally, or its name and id
+	Text       string // the instance of flowtally, or name and id of the program
 	Fix        string // how to free the hook
-	Dispatcher bool   // it is a libxdp dispatcher
+	Dispatcher bool   // the program is a libxdp dispatcher
 }
 
-// HolderOf returns the holder of the XDP hook of an interface on which this process has no XDP program. ok is false if the
-// hook is free. The interface is looked up in the network namespace of the calling thread.
+// HolderOf returns the holder of an XDP hook. ok is false if the hook is free. Call it only for interfaces without an XDP program
+// of this Datapath. The interface is looked up in the network namespace of the calling thread.
 func (dp *Datapath) HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
 	if dp.enter() != nil {
 		return Holder{}, false

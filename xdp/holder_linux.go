@@ -14,34 +14,34 @@ import (
 
 // holder is the XDP program on the hook of an interface.
 type holder struct {
-	program  uint32 // its id; 0: the hook is free, or nothing is known
-	instance string // of flowtally, by whose pins it is attached; "" if it is not one
-	dir      string // of these pins
+	program  uint32 // id; 0: the hook is free, or the kernel does not tell
+	instance string // the instance of flowtally that pinned the program; "" for other owners
+	dir      string // of the instance's pins
 
 	among *holders
 }
 
-// holders answers who holds the XDP hooks of interfaces. To find the instance of a program, or the link of a hook, it lists
-// all pins, or all links of the kernel. A list serves for ten times as long as it took to make, so that questions about many
-// interfaces share it.
+// holders finds out who holds XDP hooks. For the instance of a program it must list all pins, and for the link of a hook all links
+// in the kernel. Such a list is cached for ten times as long as it took to make, so that questions about many interfaces
+// share it.
 type holders struct {
 	kernel        kernel.Kernel // nil: the kernel of the host
 	dirByProgram  cache[uint32, string]
 	linkByProgram cache[programOn, link.ID]
 }
 
-// programOn is a program on the XDP hook of an interface. Each network namespace has indexes of its own, so the index alone
-// could be that of another interface.
+// programOn is a program on the XDP hook of an interface. The index alone is ambiguous, because each network namespace has its own
+// indexes.
 type programOn struct{ ifindex, program uint32 }
 
-// cache keeps a list of the kernel's state for a while.
+// cache holds a list of the kernel's state for a while.
 type cache[K comparable, V any] struct {
 	valueByKey map[K]V
 	err        error
 	until      time.Time
 }
 
-// get returns the value of a key, from a list that may be renewed.
+// get looks up a key. It calls list if the cached list has expired.
 func (c *cache[K, V]) get(key K, list func() (map[K]V, error)) (V, error) {
 	if start := time.Now(); start.After(c.until) {
 		c.valueByKey, c.err = list()
@@ -69,14 +69,14 @@ func (hs *holders) of(ifindex int) holder {
 	return h
 }
 
-// pinnedPrograms lists the programs that instances have attached by pinned links, with the directories of the pins.
+// pinnedPrograms returns the directory of the pins of each program that an instance of flowtally has attached.
 func pinnedPrograms() (map[uint32]string, error) {
 	all := map[uint32]string{}
 	pins, _ := filepath.Glob(filepath.Join(instancesDir, "*", linkPrefix+"*"))
 	for _, pin := range pins {
 		l, err := link.LoadPinnedLink(pin, nil)
 		if err != nil {
-			continue // of an instance that ends, or not of flowtally
+			continue // the instance is ending, or the pin is not a link of flowtally
 		}
 		info, err := l.Info()
 		l.Close()
@@ -97,8 +97,7 @@ func (h holder) String() string {
 	return Neighbour{Program: h.program, Name: programName(ebpf.ProgramID(h.program))}.String()
 }
 
-// fix returns the command that frees the hook of an interface. ip link cannot detach a program that was attached by a link, so
-// the command depends on that.
+// fix returns a command that frees the hook. If the program has a link, ip link cannot detach it, and bpftool must.
 func (h holder) fix(ifindex int, ifname string) string {
 	if h.among != nil && h.among.kernel != nil {
 		return "stop its owner"
@@ -109,7 +108,7 @@ func (h holder) fix(ifindex int, ifname string) string {
 	off := fmt.Sprintf("ip link set dev %s xdp off", ifname)
 	id, err := h.among.linkByProgram.get(programOn{uint32(ifindex), h.program}, xdpLinks)
 	switch {
-	case err != nil: // this process may not look at links
+	case err != nil: // without CAP_SYS_ADMIN, this process cannot list links
 		return "stop its owner; or: " + off + "; or, where it has a link: bpftool link list, bpftool link detach id N"
 	case id != 0:
 		return fmt.Sprintf("stop its owner; or: bpftool link detach id %d", id)
@@ -117,7 +116,7 @@ func (h holder) fix(ifindex int, ifname string) string {
 	return "stop its owner; or: " + off
 }
 
-// xdpLinks lists the links on XDP hooks of all network namespaces. It takes CAP_SYS_ADMIN.
+// xdpLinks lists the links on XDP hooks in all network namespaces. It needs CAP_SYS_ADMIN.
 func xdpLinks() (map[programOn]link.ID, error) {
 	all := map[programOn]link.ID{}
 	it := new(link.Iterator)

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// Questions about many hooks cost one list while it is young, for its cost.
+// A list is used for ten times as long as it took to make.
 func TestQuestionsAboutManyHooksShareAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
@@ -38,8 +38,7 @@ func TestQuestionsAboutManyHooksShareAList(t *testing.T) {
 	})
 }
 
-// TestTheLinkOfAnotherNamespaceIsNoAdvice: lo has the number 1 in each network namespace. The advice on how to free its hook
-// is about the program there, not about the link of another one.
+// lo has index 1 in every namespace. The advice on freeing its hook must concern the program here, and not a link elsewhere.
 func TestTheLinkOfAnotherNamespaceIsNoAdvice(t *testing.T) {
 	w := testWire(t)
 	programs := make([]*ebpf.Program, 2)

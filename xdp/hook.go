@@ -14,12 +14,12 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Hook is a place in the kernel where a program is attached.
+// Hook is one of the two places at which an interface is counted.
 type Hook string
 
 const (
-	HookIngress Hook = "xdp" // packets that an interface receives, counted by XDP or by TCX
-	HookEgress  Hook = "tcx" // packets that it sends
+	HookIngress Hook = "xdp" // received packets, counted by XDP or TCX
+	HookEgress  Hook = "tcx" // sent packets, counted by TCX
 )
 
 // hookKey is a hook of a numbered interface.
@@ -28,20 +28,20 @@ type hookKey struct {
 	hook Hook
 }
 
-// site is what a program depends on: its hook, and the kind of program that runs there.
+// site is a hook and everything about it that decides which program it needs.
 type site struct {
 	hookKey
 	layer3    bool // frames of the interface begin with IP
-	tcx       bool // a program of TCX: on egress, and on ingress behind XDP
-	component bool // a program of XDP that a libxdp dispatcher calls
+	tcx       bool // TCX: on egress, or on ingress after XDP
+	component bool // XDP, called by a libxdp dispatcher
 
-	// generic: a program of XDP on socket buffers. It takes no frames of several buffers (frags). For a program with
-	// frags, Linux from 6.9 on copies each socket buffer. Behind the copy, programs of TCX find no Ethernet header, and
-	// SCTP, which trims received buffers, warns and loses the connection.
+	// generic is XDP on socket buffers. Its program must not support fragmented frames (frags). If it did, Linux since 6.9
+	// would copy each socket buffer. After such a copy, TCX programs find no Ethernet header, and SCTP, which trims received
+	// buffers, warns and loses the connection.
 	generic bool
 }
 
-// in returns the site for another mode.
+// in returns the site of the same hook in another mode.
 func (at site) in(mode string) site {
 	at.tcx = mode == modeTCX
 	at.component = mode == modeDispatcher
@@ -49,7 +49,7 @@ func (at site) in(mode string) site {
 	return at
 }
 
-// attachType returns the hook of a TCX program.
+// attachType returns the TCX hook of a site.
 func (at site) attachType() ebpf.AttachType {
 	if at.hook == HookEgress {
 		return ebpf.AttachTCXEgress
@@ -57,23 +57,23 @@ func (at site) attachType() ebpf.AttachType {
 	return ebpf.AttachTCXIngress
 }
 
-// hook is a program on a hook of an interface. It refers to the link: without a reference, the garbage collector closes a
-// link, and the program is detached.
+// hook is an attached program. Its link must stay referenced: otherwise the garbage collector closes the link, which detaches an
+// unpinned program.
 type hook struct {
 	site
 	name    string
 	ifindex int
 	mode    string
 	link    link.Link
-	prog    *ebpf.Program // nil: an earlier process has loaded it
-	pin     string        // path; "" if nothing is pinned
+	prog    *ebpf.Program // nil if an earlier process loaded it
+	pin     string        // path; "" without pins
 
-	adopted  bool // an earlier process has attached it
+	adopted  bool // attached by an earlier process
 	numbered bool // the program has the number of the interface; see programs.go
-	local    bool // device.local, as of the last Attach
+	local    bool // device.local at the last Attach
 }
 
-// update exchanges the program. Each packet passes the old or the new one.
+// update exchanges the program atomically: each packet meets either the old or the new one.
 func (h *hook) update(p *ebpf.Program) error {
 	if err := h.link.Update(p); err != nil {
 		return fmt.Errorf("exchanging the %s program of %s: %w", h.hook, h.name, explain(err))
@@ -85,13 +85,14 @@ func (h *hook) update(p *ebpf.Program) error {
 	return nil
 }
 
-// alive reports whether the link is known to be attached to its interface. A deleted interface takes the program along.
+// alive reports whether the program is still attached. It is not if somebody detached it, or if the interface was deleted.
 func (h *hook) alive() bool {
 	alive, err := h.state()
 	return alive && err == nil
 }
 
-// state is alive. After an error the program may run or not: this process may not look into a dispatcher.
+// state is like alive, but tells "no" from "unknown". An error means that the program may still run: for example, this process may
+// lack the rights to look into a dispatcher.
 func (h *hook) state() (alive bool, err error) {
 	if l, is := h.link.(*dispatcher.Link); is {
 		return l.Attached()
@@ -100,8 +101,8 @@ func (h *hook) state() (alive bool, err error) {
 	return err == nil && index == h.ifindex && index != 0, nil
 }
 
-// isOn reports whether an attached program is on a device of the network namespace of the calling thread. A device of
-// another namespace may have the same index and name: it was moved there, or the process that has pinned the link was there.
+// isOn reports whether the program is on this very device, in the network namespace of the calling thread. Name and index do not
+// prove it: the interface may have moved to another namespace, or the process that pinned the link ran in another one.
 func (h *hook) isOn(dev device) bool {
 	if h.component {
 		return true
@@ -124,7 +125,7 @@ func (h *hook) isOn(dev device) bool {
 	})
 }
 
-// linkIndex returns the index of the interface that a link is attached to, or 0.
+// linkIndex returns the index of the interface of a link, or 0 if the link is detached.
 func linkIndex(l link.Link) (int, error) {
 	if l, is := l.(kernel.Link); is {
 		return l.Index(), nil
@@ -155,8 +156,8 @@ func (h *hook) close() error {
 	return errors.Join(errs...)
 }
 
-// detach takes the program off the hook by its link. To remove the pin would not be enough: somebody may have moved the pin,
-// which keeps the program attached.
+// detach detaches the program by its link. Removing the pin would not do: if somebody has moved the pin, it still keeps the program
+// attached.
 func (h *hook) detach() error {
 	if err := h.link.Detach(); err != nil {
 		return fmt.Errorf("detaching the %s program of %s: %w", h.hook, h.name, explain(err))
@@ -174,8 +175,8 @@ func (h *hook) detach() error {
 	return nil
 }
 
-// drop detaches a hook, removes its pin and forgets it. A component may stay in its dispatcher: then the meta map keeps the
-// record of it, by which the next take finds it.
+// drop detaches a hook, removes its pin and forgets it. If a component cannot be detached from its dispatcher, its record in the
+// meta map remains, and the next take tries again (dropLeftComponent).
 func (dp *Datapath) drop(h *hook) error {
 	delete(dp.hooks, h.hookKey)
 
@@ -198,8 +199,8 @@ const linkPrefix = "link-"
 
 func isLinkPin(name string) bool { return strings.HasPrefix(name, linkPrefix) }
 
-// pinPath returns the path of a link's pin, or "" if nothing is pinned. It has the number of the interface and not the
-// name: bpffs takes no name with a dot. libxdp pins the link of a component.
+// pinPath returns the path for the pin of a link, or "" if this package does not pin it: libxdp pins the links of components. The
+// path contains the number of the interface, because its name may have a dot, which bpffs refuses.
 func (dp *Datapath) pinPath(at site) string {
 	if dp.dir == "" || at.component {
 		return ""

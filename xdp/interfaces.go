@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Exists reports whether an interface of that name exists, in the network namespace of the calling thread. It returns true if the
-// kernel does not tell.
+// Exists reports whether an interface exists in the network namespace of the calling thread. If the kernel does not answer, it
+// returns true.
 func Exists(ifname string) bool {
 	_, _, err := interfaceByName(ifname)
 	return !errors.Is(err, ErrNotFound)
 }
 
-// Listed lists the interfaces of the network namespace of the calling thread, for an error. Its cost grows with their number, so one
-// error of many has the list.
+// Listed lists the interfaces of the calling thread's network namespace as text for an error. Its cost grows with their number, so
+// callers should add it to one error of many.
 func Listed() string {
 	all, err := net.Interfaces()
 	if err != nil {

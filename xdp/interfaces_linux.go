@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// xdpProgram asks the kernel for the id of an interface's XDP program. It is 0 without one.
+// xdpProgram returns the id of the XDP program of an interface, or 0.
 func xdpProgram(ifindex int) uint32 {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil || l.Attrs().Xdp == nil {
@@ -17,9 +17,9 @@ func xdpProgram(ifindex int) uint32 {
 	return l.Attrs().Xdp.ProgId
 }
 
-// interfaceByName asks the kernel for one interface. net.InterfaceByName lists all of them, which takes milliseconds on a host with
-// a thousand. If there is no interface of the name, the error is ErrNotFound. The kernel also finds an interface by an
-// alternative name; interfaceByName does not, because events have the name alone.
+// interfaceByName asks the kernel for one interface. net.InterfaceByName would list all of them, which takes milliseconds on a host
+// with a thousand. The error is ErrNotFound if no interface has this name. The kernel also accepts alternative names. We refuse
+// them, because events never contain them.
 func interfaceByName(name string) (*net.Interface, device, error) {
 	l, err := netlink.LinkByName(name)
 	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) || err == nil && l.Attrs().Name != name {
@@ -38,7 +38,7 @@ func interfaceByName(name string) (*net.Interface, device, error) {
 	return &net.Interface{Index: a.Index, Name: name}, dev, nil
 }
 
-// nameOf asks the kernel for the name of an interface. It is "" if there is none of the index.
+// nameOf returns the name of an interface, or "" if no interface has this index.
 func nameOf(ifindex int) string {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// This file asks Options.Kernel if there is one, and else the kernel of the host.
+// The methods in this file ask Options.Kernel, or the kernel of the host if that is nil.
 
 // cpus returns the number of possible CPUs.
 func (dp *Datapath) cpus() (int, error) {
@@ -38,7 +38,7 @@ func (dp *Datapath) openLink(path string) (link.Link, error) {
 	return link.LoadPinnedLink(path, nil)
 }
 
-// interfaceByName asks for one interface, in the network namespace of the calling thread.
+// interfaceByName looks up an interface in the network namespace of the calling thread.
 func (dp *Datapath) interfaceByName(name string) (*net.Interface, device, error) {
 	if dp.kernel == nil {
 		return interfaceByName(name)
@@ -56,13 +56,13 @@ func (dp *Datapath) interfaceByName(name string) (*net.Interface, device, error)
 	return &net.Interface{Index: i.Index, Name: i.Name}, dev, nil
 }
 
-// noInterface is an ErrNotFound with the text of net.InterfaceByName.
+// noInterface returns an ErrNotFound with the text of net.InterfaceByName.
 func noInterface() error {
 	err := &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")}
 	return fmt.Errorf("%w: %w", ErrNotFound, err)
 }
 
-// nameOf asks for the name of an interface, in the network namespace of the calling thread. It is "" if there is none of the index.
+// nameOf returns the name of an interface in the network namespace of the calling thread, or "" if no interface has this index.
 func (dp *Datapath) nameOf(ifindex int) string {
 	if dp.kernel == nil {
 		return nameOf(ifindex)

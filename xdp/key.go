@@ -2,8 +2,8 @@ package xdp
 
 import "unsafe"
 
-// Flags tells which headers a packet has. They are a part of the key: a rule demands a header by its flag in Key and Mask, and its
-// absence by the flag in Mask alone.
+// Flags are the headers of a packet. They are part of the key. A rule requires a header by setting its flag in Key and Mask. To
+// require its absence, set the flag in Mask alone.
 type Flags uint16
 
 const (
@@ -18,17 +18,17 @@ const (
 	FlagVXLAN                        // a VXLAN header: Tunnel is its VNI
 	FlagGRE                          // a GRE header
 	FlagGREKey                       // with a key: Tunnel
-	FlagEgress                       // seen on the way out (outer headers only)
-	FlagIncomplete                   // the headers are cut off, or were not walked to their end
+	FlagEgress                       // the packet is being sent (outer headers only)
+	FlagIncomplete                   // an announced header is missing, or the parser did not reach it
 	FlagTCPFlags                     // TCPFlags are the flags of a TCP header
 	FlagMPLS                         // an MPLS label stack entry: Tunnel
 )
 
-// Headers is one level of parsed headers. Fields are in wire order unless they say otherwise, and 0 if their header is absent. A
-// field means something only beside the flag of its header.
+// Headers is one level of parsed headers. Unless noted otherwise, fields are in wire order. A field is 0 if its header is absent,
+// so check the flag of the header before relying on a 0.
 //
-// The layout is that of struct ft_headers in bpf/key.h: nine 64-bit words, of which most rules read the first two. A test
-// compares every offset with the object's BTF.
+// The layout mirrors struct ft_headers in bpf/key.h: nine 64-bit words, of which most rules need the first two. A test compares
+// every offset with the object's BTF.
 type Headers struct {
 	_        [0]uint64
 	L4       [4]byte  // source and destination port, or ICMP type and code, 0, 0, or the SPI of ESP
@@ -42,15 +42,15 @@ type Headers struct {
 	TCPHigh  uint8    // the four bits before TCPFlags, under the same flag: three reserved, AE
 	Label    [4]byte  // IPv6 flow label, the low 20 bits
 	EthDst   [6]byte
-	EthType  [2]byte // behind the tags
+	EthType  [2]byte // the one after the VLAN tags
 	EthSrc   [6]byte
 	Port     uint16     // number of the interface, host order (outer headers only)
 	VLAN     [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
 	Tunnel   [4]byte    // VXLAN: VNI in 3 bytes; GRE: key (both in outer headers only); MPLS: the first label stack entry
 }
 
-// Key is what the parser finds in a packet: its outer headers, and the inner ones of a VXLAN or GRE packet. A Key is also the
-// mask of a Rule.
+// Key holds the parsed headers of a packet: the outer ones, and inside VXLAN or GRE the inner ones. A Key also serves as the mask
+// of a Rule.
 type Key struct{ Out, In Headers }
 
 // Words is the number of 64-bit words of a Key.
@@ -58,7 +58,7 @@ const Words = int(unsafe.Sizeof(Key{}) / 8)
 
 type words [Words]uint64
 
-// Under returns k without the bits that mask lacks.
+// Under returns k AND mask.
 func (k Key) Under(mask Key) Key {
 	w, m := k.words(), mask.words()
 	for i := range w {

@@ -8,8 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestKeyLayout holds Headers to struct ft_headers as the object's BTF has it.
-func TestKeyLayout(t *testing.T) {
+func TestHeadersHaveTheLayoutOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +42,7 @@ func TestKeyLayout(t *testing.T) {
 	}
 }
 
-// TestConstantsOfTheObject compares the constants that C and Go both declare.
-func TestConstantsOfTheObject(t *testing.T) {
+func TestConstantsEqualThoseOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	childEnv = "FLOWTALLY_XDP_CHILD" // of TestKillMinusNine
+	childEnv = "FLOWTALLY_XDP_CHILD" // of TestKilledProcessLeavesProgramsThatCountEveryPacket
 	crowdEnv = "FLOWTALLY_XDP_CROWD" // of TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore
 	moveEnv  = "FLOWTALLY_XDP_MOVE"  // of TestMoveKilledAtAnyStepLeavesAtMostOneProgram
 )
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child is the process that TestKillMinusNine kills: it changes rules without
+// child is the process that TestKilledProcessLeavesProgramsThatCountEveryPacket kills: it changes rules without
 // end, so that the kill may come at any instant of a change.
 func child(dir string) error {
 	dp, err := Open(Options{PinDir: dir, MaxRules: 2048})
@@ -84,10 +84,9 @@ func child(dir string) error {
 	}
 }
 
-// TestKillMinusNine kills a process that changes rules, under traffic, again and again, and adopts
-// its pins: the rules that it left alone have counted every packet, and the adopted rule set is
-// whole.
-func TestKillMinusNine(t *testing.T) {
+// A process changes rules under traffic. It is killed again and again, and the next one adopts its pins. Rules that nobody changed must
+// count every packet, and the adopted tables must be consistent.
+func TestKilledProcessLeavesProgramsThatCountEveryPacket(t *testing.T) {
 	const flows = 4
 	packets, kills := times.Brief(uint64(2_000_000), 500_000), times.Brief(12, 3)
 	rng := seed.Rand(t)

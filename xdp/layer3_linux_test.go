@@ -41,10 +41,9 @@ func tunIn(t testing.TB, ns *lab.Netns, o lab.TunOptions) *lab.Tun {
 	return tun
 }
 
-// TestLayer3Device counts and drops on a device whose frames begin with IP: received packets by
-// generic XDP and by TCX, sent packets by TCX. Bytes are counted from the IP header on, and a rule with an
-// Ethernet header matches nothing.
-func TestLayer3Device(t *testing.T) {
+// The frames of the device begin with IP. It counts and drops received packets by generic XDP and by TCX, and sent packets by TCX. A
+// rule for Ethernet headers matches nothing.
+func TestLayer3DeviceCountsFromTheIPHeaderOn(t *testing.T) {
 	for mode, name := range map[Mode]string{ModeGeneric: "generic", ModeTCX: "tcx", ModeAuto: "tcx"} {
 		t.Run(name, func(t *testing.T) { testLayer3Device(t, mode, name) })
 	}
@@ -182,8 +181,7 @@ func sum16(b []byte, sum uint32) uint16 {
 	return uint16(sum)
 }
 
-// TestDevices compares the handling of each type of device.
-func TestDevices(t *testing.T) {
+func TestLayer3FollowsTheTypeOfTheDevice(t *testing.T) {
 	for _, c := range []struct {
 		d               device
 		ingress, egress string // "eth", "ip" or "no"
@@ -212,7 +210,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestLayer3IsAdopted: the next process knows of a device that its frames begin with IP, before it asks for the device.
+// The next process knows that frames of a device begin with IP before it has asked the kernel about the device.
 func TestLayer3IsAdopted(t *testing.T) {
 	tun := testTun(t)
 	dir := pinDir(t)

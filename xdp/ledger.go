@@ -7,8 +7,8 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// The ledger knows when packets may have passed uncounted. It is a pinned map beside the meta map, which no program reads. In
-// 64-bit words:
+// The ledger records outages: times in which packets may have passed uncounted. It is a pinned map of its own, which no program
+// reads. In 64-bit words:
 //
 //	header  magic, clock
 //	sites   2 words for each hook of each numbered interface: lost << 32 | state, since << 32 | index of the interface
@@ -16,15 +16,15 @@ import (
 // A site is one hook of one interface. It has one of three states:
 //
 //	unused   no counter relies on it
-//	covered  a program of this datapath counts its packets
-//	open     counters rely on it, and packets may pass uncounted: an outage
+//	covered  our program counts its packets
+//	open     counters rely on it, but packets may pass uncounted: an outage
 //
-// The clock ticks when a site becomes covered, and when an outage ends without that. since is the tick at which the site became
-// covered last. lost is the tick at which its last outage ended. A count that began before lost may lack packets.
+// The clock ticks whenever a site becomes covered, and when an outage ends in another way. since is the tick at which the site last
+// became covered. lost is the tick at which its last outage ended. A count that began before lost may lack packets.
 //
-// A change of state is one store, behind the stores that it depends on. If the process dies before that store, the site has
-// its old state: the next process finds a covered site without a program, or a program on a site that is not covered, and
-// goes on from there (adoptSites). A tick that was stored and not used means nothing.
+// A site changes state by a single store, after all stores it depends on. If the process dies before it, the site keeps its old
+// state. The next process then finds a covered site without a program, or a program on an uncovered site, and corrects the
+// state (adoptSites). A tick nobody used does no harm.
 const (
 	ledgerMagic  = 0x72656764656c7466 // "ftledger"
 	ledgerHeader = 2
@@ -33,10 +33,10 @@ const (
 
 func ledgerBytes() int { return pages(8 * (ledgerHeader + 2*maxPorts*ledgerWords)) }
 
-// Moment is a tick of the ledger's clock.
+// Moment is a tick of the ledger's clock. See Datapath.Lost.
 type Moment uint32
 
-// After reports whether m is later than o. The clock wraps around.
+// After reports whether m is later than o. Compare moments by After alone, because the clock wraps around.
 func (m Moment) After(o Moment) bool { return int32(m-o) > 0 }
 
 type siteState uint32
@@ -47,16 +47,16 @@ const (
 	siteOpen
 )
 
-// ledger is the map, and what its records add up to. Datapath.mu guards it.
+// ledger is the mapped ledger, with totals over its sites. Datapath.mu guards it.
 type ledger struct {
 	words []uint64
-	lost  map[Hook]Moment   // by kind of hook: the latest lost of all sites
-	open  map[Hook]int      // by kind of hook: the number of open sites
-	ahead func(what string) // Kernel.Store, called ahead of each store: a test ends the process there
+	lost  map[Hook]Moment   // the latest lost of all sites
+	open  map[Hook]int      // the number of open sites
+	ahead func(what string) // Kernel.Store, called before each store so that a test can end the process there
 }
 
-// ledgerOf reads a ledger. An empty one is filled from the ports: an earlier version of flowtally, which had no ledger, has
-// noted in them which sites it covered.
+// ledgerOf reads a ledger. It fills an empty one from the records of interfaces, in which versions before the ledger noted the
+// sites they covered.
 func ledgerOf(words []uint64, ports *meta, k kernel.Kernel) *ledger {
 	l := &ledger{
 		words: words,
@@ -87,7 +87,7 @@ func ledgerOf(words []uint64, ports *meta, k kernel.Kernel) *ledger {
 	return l
 }
 
-// takeFromPorts makes the records of sites from the records of interfaces.
+// takeFromPorts fills the ledger from the records of interfaces.
 func (l *ledger) takeFromPorts(ports *meta) {
 	for port := range uint16(maxPorts) {
 		r := ports.port(port)
@@ -104,7 +104,7 @@ func (l *ledger) takeFromPorts(ports *meta) {
 	}
 }
 
-// siteRecord is the two words of a site.
+// siteRecord is a site in the mapped ledger.
 type siteRecord []uint64
 
 func (l *ledger) site(k hookKey) siteRecord {
@@ -130,7 +130,7 @@ func (r siteRecord) setSince(since Moment, ifindex int) {
 
 func (l *ledger) now() Moment { return Moment(l.words[1]) }
 
-// tick moves the clock on, and returns the new time.
+// tick advances the clock, and returns the new time.
 func (l *ledger) tick() Moment {
 	l.ahead("tick")
 	atomic.StoreUint64(&l.words[1], uint64(l.now()+1))
@@ -153,41 +153,40 @@ func (l *ledger) set(k hookKey, lost Moment, s siteState) {
 	r.set(lost, s)
 }
 
-// setSince notes since when a program counts on a site of an interface, by its index. 0: the site has no interface any more.
+// setSince records since when a site is covered, and the index of its interface. The index is 0 once the interface has left.
 func (l *ledger) setSince(k hookKey, since Moment, ifindex int) {
 	l.ahead("since of a site")
 	l.site(k).setSince(since, ifindex)
 }
 
-// begin begins an outage of a covered site: packets pass uncounted, or will, or may be counted twice.
+// begin begins an outage of a covered site. From now on, packets may pass uncounted, or may be counted twice.
 func (l *ledger) begin(k hookKey) {
 	if r := l.site(k); r.state() == siteCovered {
 		l.set(k, r.lost(), siteOpen)
 	}
 }
 
-// expect begins an outage of an unused site: a counter that has counted elsewhere relies on it from now on.
+// expect begins an outage of an unused site, because a running count begins to rely on it.
 func (l *ledger) expect(k hookKey) {
 	if r := l.site(k); r.state() == siteUnused {
 		l.set(k, r.lost(), siteOpen)
 	}
 }
 
-// revoke takes back an outage in which every packet was counted after all.
+// revoke cancels an outage in which no packet was missed after all.
 func (l *ledger) revoke(k hookKey) {
 	if r := l.site(k); r.state() == siteOpen {
 		l.set(k, r.lost(), siteCovered)
 	}
 }
 
-// cover notes that a program counts on a site, and ends an outage.
+// cover records that our program now counts on a site, and ends an outage.
 //
-// Under a new name an interface has another site, which is unused. But counters of all interfaces had its packets under the
-// old name, and lack those that passed since. So an outage ends here too. The index of the interface tells that it was
-// renamed.
+// A renamed interface also had an outage. It has a new site under its new name. Counters of all interfaces counted its packets
+// under the old name, but missed those since the renaming. cover recognizes a renamed interface by its index.
 func (l *ledger) cover(k hookKey, ifindex int) {
 	r := l.site(k)
-	var renamed []hookKey // sites of the interface under its other names, and this one if it has left and joins again
+	var renamed []hookKey // sites of this interface under earlier names, or k itself if the interface had left
 	for port := range uint16(maxPorts) {
 		of := hookKey{port, k.hook}
 		if o := l.site(of); o.ifindex() == ifindex && (of != k || o.state() == siteUnused) {
@@ -201,14 +200,16 @@ func (l *ledger) cover(k hookKey, ifindex int) {
 	}
 	l.setSince(k, now, ifindex)
 	l.set(k, lost, siteCovered)
-	for _, of := range renamed { // behind the store of the loss: a process that dies between finds the index again
+	// Clear the old indexes after storing the loss. If the process dies in between, the next one finds them again.
+	for _, of := range renamed {
 		if of != k {
 			l.setSince(of, l.site(of).since(), 0)
 		}
 	}
 }
 
-// release notes that no counter relies on a site any more. It comes before the detachment, which would be an outage otherwise.
+// release records that no counter relies on a site any more. Callers must release a site before they detach its program. If the
+// process died in between the other way around, the next one would see an outage.
 func (l *ledger) release(k hookKey) {
 	r := l.site(k)
 	if r.state() == siteUnused && r.ifindex() == 0 {
@@ -218,8 +219,8 @@ func (l *ledger) release(k hookKey) {
 	l.setSince(k, r.since(), 0)
 }
 
-// leave notes that the interface of a site is not among the counted ones any more. Counters that relied on the site stay, so an
-// outage ends here. joins: the interface has another name now, under which it will be counted on; its index stays, for cover.
+// leave records that an interface is no longer counted. Counters that relied on the site remain, and an outage ends here. If joins
+// is set, the interface will be counted under a new name. Then leave keeps its index, by which cover recognizes it.
 func (l *ledger) leave(k hookKey, joins bool) {
 	r := l.site(k)
 	switch r.state() {
@@ -233,8 +234,7 @@ func (l *ledger) leave(k hookKey, joins bool) {
 	}
 }
 
-// adoptSites compares the ledger of an earlier process with the hooks that it has left. A covered site whose program is gone
-// becomes open.
+// adoptSites compares the ledger of an earlier process with the programs it left attached. Losing a program begins an outage.
 func (dp *Datapath) adoptSites() {
 	for port := range uint16(maxPorts) {
 		for _, at := range []Hook{HookIngress, HookEgress} {
@@ -242,7 +242,7 @@ func (dp *Datapath) adoptSites() {
 			h := dp.hooks[k]
 			counts := h != nil && h.alive()
 			switch covered := dp.ledger.site(k).state() == siteCovered; {
-			case counts && !covered: // it was killed behind the attaching
+			case counts && !covered: // the process died right after attaching
 				dp.ledger.cover(k, h.ifindex)
 			case covered && !counts:
 				dp.ledger.begin(k)
@@ -251,8 +251,8 @@ func (dp *Datapath) adoptSites() {
 	}
 }
 
-// lapse notes that a hook has lost its program: an outage begins, unless the interface is gone. Then the program went with it,
-// behind its last packet.
+// lapse records that a hook has lost its program. An outage begins, unless the interface was deleted: then no packet passed after
+// the program was gone.
 func (dp *Datapath) lapse(h *hook) {
 	if dp.ledger.site(h.hookKey).state() != siteCovered {
 		return
@@ -265,8 +265,8 @@ func (dp *Datapath) lapse(h *hook) {
 	dp.ledger.begin(h.hookKey)
 }
 
-// Expect notes that a total, which has counted elsewhere, counts on an interface from now on. As long as no program is attached
-// there, packets of that total pass uncounted.
+// Expect records that a running count relies on an interface from now on. Until Attach succeeds there, its packets pass uncounted,
+// which is an outage.
 func (dp *Datapath) Expect(ifname string, at Hook) error {
 	if err := dp.enter(); err != nil {
 		return err
@@ -288,8 +288,8 @@ func (dp *Datapath) Now() Moment {
 	return dp.ledger.now()
 }
 
-// Lost returns when the latest outage of an interface ended. If ifname is "", it looks at all interfaces that ever were counted
-// on. Counters that began later have missed nothing. open: an outage is under way, and its end will be later.
+// Lost returns when the latest outage of an interface ended. A count that began after it has missed nothing. If ifname is "", Lost
+// considers all interfaces that were ever counted. open is set during an outage.
 func (dp *Datapath) Lost(ifname string, at Hook) (last Moment, open bool) {
 	if dp.enter() != nil {
 		return 0, false
@@ -306,7 +306,7 @@ func (dp *Datapath) Lost(ifname string, at Hook) (last Moment, open bool) {
 	return r.lost(), r.state() == siteOpen
 }
 
-// CoveredSince returns since when a program counts the packets of an interface. ok is false if none counts them.
+// CoveredSince returns since when our program counts the packets of an interface. ok is false if no program of ours counts them.
 func (dp *Datapath) CoveredSince(ifname string, at Hook) (since Moment, ok bool) {
 	if dp.enter() != nil {
 		return 0, false

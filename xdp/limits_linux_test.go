@@ -13,8 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestDrop: a dropped packet is counted and does not arrive.
-func TestDrop(t *testing.T) {
+func TestDroppedPacketIsCountedAndDoesNotArrive(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	drop, pass := mustCounter(t, dp, "drop"), mustCounter(t, dp, "pass")
@@ -36,8 +35,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// TestLengthOfFragments: a frame in several buffers counts whole.
-func TestLengthOfFragments(t *testing.T) {
+func TestFrameInSeveralBuffersCountsWhole(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	id := mustCounter(t, dp, "a")
@@ -98,8 +96,8 @@ func BenchmarkRead4k(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4096, "ns/counter")
 }
 
-// TestCounters: a reused slot starts at 0 although it is never zeroed.
-func TestCounters(t *testing.T) {
+// Slots are never zeroed, so the base must hide the count of the last owner.
+func TestReusedSlotStartsAtZero(t *testing.T) {
 	dir := pinDir(t)
 	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 4, PinDir: dir})
 	p := program(t, dp, HookIngress, 1)
@@ -174,7 +172,7 @@ func TestThousandInterfacesHaveNumbers(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestErrorsMatchTheirSentinels(t *testing.T) {
 	dir := pinDir(t)
 	dp := openTest(t, Options{MaxRules: 256, PinDir: dir})
 	id := mustCounter(t, dp, "a")
@@ -256,9 +254,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestUnfinishedPins: the maps of a process that died while it made them are made again; pins of
-// another version are refused.
-func TestUnfinishedPins(t *testing.T) {
+// Maps left by a process that died while making them are made again. Pins with another layout, or too small, are refused.
+func TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused(t *testing.T) {
 	dir := pinDir(t)
 	dp, err := Open(Options{MaxRules: 256, PinDir: dir})
 	if err != nil {
@@ -286,8 +283,8 @@ func TestUnfinishedPins(t *testing.T) {
 	}
 }
 
-// TestCapacity: the tables hold as many exact rules of IPv6 as they promise, and a program finds them.
-func TestCapacity(t *testing.T) {
+// The rules are exact matches of IPv6, which take the most memory.
+func TestTablesHoldAndFindTheMostExactRules(t *testing.T) {
 	dp := openTest(t, Options{})
 	id := mustCounter(t, dp, "a")
 	rules := make([]Rule, defaultRules)

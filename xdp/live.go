@@ -6,21 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// LiveMap describes the counters' map to processes that map it and read slots by themselves. The map is frozen, so its
-// descriptor lets no process write.
+// LiveMap describes the map of counters to another process, which can map it and read the slots by itself. The map is frozen, so
+// nobody can write through its descriptor.
 //
-// The slots of CPU n begin at n*Stride. The slot of counter id is 16 bytes at 16*id from there (bpf/counters.h). The word at
-// CPUs*Stride is Epoch as long as no other Datapath has opened the map. When it changes, slots may belong to other owners.
+// The slots of CPU n begin at n*Stride. The slot of counter id is the 16 bytes at 16*id from there (bpf/counters.h). Readers must
+// compare the word at CPUs*Stride with Epoch. It changes when another Datapath opens the map. From then on, slots may belong
+// to other owners.
 type LiveMap struct {
-	FD       int    // of the Datapath, which closes it
-	ID       uint32 // of the map, in the kernel
+	FD       int    // owned by the Datapath, which closes it
+	ID       uint32 // id of the map in the kernel
 	Epoch    uint64
 	CPUs     int
 	Counters int // slots of a CPU
-	Stride   int // bytes from one CPU's slots to the next one's
+	Stride   int // bytes from the slots of one CPU to those of the next
 }
 
-// LiveMap returns the description of the counters' map.
+// LiveMap describes the map of counters.
 func (dp *Datapath) LiveMap() (LiveMap, error) {
 	if err := dp.enter(); err != nil {
 		return LiveMap{}, err

@@ -13,16 +13,16 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// loader loads programs of the BPF object. Each has constants of its own, and all share the maps.
+// loader loads the programs of the BPF object. All programs share the maps, and differ in their constants.
 type loader struct {
-	spec    *ebpf.CollectionSpec // nil: Options.Kernel loads no programs
+	spec    *ebpf.CollectionSpec // nil under Options.Kernel, which loads no programs
 	maps    *maps
 	g       geometry
 	secret  *secret
-	sees    bool // seesContext
-	inOrder bool // stores of one CPU become visible to others in their order
+	sees    bool // see seesContext
+	inOrder bool // other CPUs see the stores of one CPU in order
 
-	// types are those of the kernel. To read them takes 30 ms, several times as long as a load.
+	// types caches the BTF of the kernel. Reading it takes 30 ms, several times as long as a load.
 	types *btf.Cache
 }
 
@@ -51,15 +51,15 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	return l, nil
 }
 
-// objectHash identifies the programs of this build: the object, and how constants are written into it. It is never 0. Versions
-// before "shared" took each program for one with the number of its interface.
+// objectHash identifies the programs of this build: the object, and the way constants are written into it. It is never 0. The word
+// "shared" stands for that way. Versions without it expected the number of the interface in every program.
 var objectHash = sync.OnceValue(func() uint64 {
 	sum := sha256.Sum256(append([]byte("shared "), _FlowtallyBytes...))
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 })
 
-// fitSections gives the data sections of an object the size of the maps that stand in for them. It drops their types, which
-// have the size of the object's placeholders.
+// fitSections prepares the data sections of an object for being replaced by our maps. It sets their sizes, and drops their types,
+// which describe the small placeholders of the object.
 func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 	for _, s := range m.all {
 		if s.section == "" {
@@ -73,7 +73,7 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 		ms.Key, ms.Value = nil, nil
 	}
 	delete(spec.Maps, ".data.btf")
-	// The library cannot make variables of a section without a map, or of another size.
+	// The library refuses variables in a section without a map, or in one of another size.
 	for name, v := range spec.Variables {
 		if v.SectionName == ".data.btf" || m.haveSection(v.SectionName) {
 			delete(spec.Variables, name)
@@ -82,7 +82,7 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 	return nil
 }
 
-// programName returns the name of the program in the object for the host's kernel.
+// programName returns the name of the program in the object that this kernel can load.
 func (l *loader) programName(tcx bool) string {
 	switch {
 	case tcx && l.sees:
@@ -95,7 +95,7 @@ func (l *loader) programName(tcx bool) string {
 	return flowtallyProgFlowtallyXdp61
 }
 
-// seesContext reports whether programs can read the kernel's structure behind their context, as they can from 6.2 on with BTF.
+// seesContext reports whether programs can read the kernel structure behind their context. That needs Linux 6.2 and BTF.
 var seesContext = sync.OnceValue(func() bool {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -105,13 +105,13 @@ var seesContext = sync.OnceValue(func() bool {
 	return spec.TypeByName("bpf_cast_to_kern_ctx", &f) == nil
 })
 
-// hasFrags is BPF_F_XDP_HAS_FRAGS. x/sys has it on Linux only.
+// hasFrags is BPF_F_XDP_HAS_FRAGS, which x/sys defines on Linux only.
 const hasFrags = 1 << 5
 
 // load loads the program for a site.
 func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
 	if l.spec == nil {
-		return nil, nil // the methods Clone and Close of a nil program do nothing
+		return nil, nil // Clone and Close of a nil program do nothing
 	}
 	return l.loadNamed(c, at, l.programName(at.tcx))
 }

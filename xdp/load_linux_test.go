@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestLoadCost bounds the verifier's work for the greatest number of masks.
-func TestLoadCost(t *testing.T) {
+func TestVerifierWorkOfTheMostMasksIsBounded(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32, maxTuples} {
 		dp := openTest(t, Options{MaxRules: 1024})
 		id := mustCounter(t, dp, "a")
@@ -34,8 +33,7 @@ func TestLoadCost(t *testing.T) {
 	}
 }
 
-// TestLoadCostOfAllLayers does the same for rules that look at every layer.
-func TestLoadCostOfAllLayers(t *testing.T) {
+func TestVerifierWorkOfAllLayersIsBounded(t *testing.T) {
 	for _, n := range []int{1, 30} {
 		dp := openTest(t, Options{MaxRules: 1024})
 		id := mustCounter(t, dp, "a")

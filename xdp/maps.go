@@ -12,16 +12,16 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// maps are the kernel memory of a datapath. Each map is an array of one value, which this process maps.
+// maps are the kernel memory of a datapath. Each map is an array with a single value, mapped into this process.
 type maps struct {
-	// These stand in for data sections of the object: programs read and write them.
+	// Programs read and write these maps. They replace data sections of the object.
 	counters *sharedMap
 	slots    *sharedMap
 	entries  *sharedMap
 	ranks    *sharedMap
 	tree     *sharedMap
 
-	// These are for user space.
+	// These are for user space alone.
 	ledger *sharedMap
 	meta   *sharedMap
 
@@ -32,13 +32,13 @@ type maps struct {
 type sharedMap struct {
 	name    string     // of its pin
 	section string     // of the object; "" if no program reads the map
-	frozen  bool       // no process may write it
+	frozen  bool       // read-only for user space, for good
 	m       kernel.Map // a hostMap, unless Options.Kernel is set
-	mem     []byte     // what munmap takes
-	words   []uint64   // the value
+	mem     []byte     // the mapping, for munmap
+	words   []uint64   // the mapped value
 }
 
-const mmapable = 1 << 10 // BPF_F_MMAPABLE, which x/sys has for Linux alone
+const mmapable = 1 << 10 // BPF_F_MMAPABLE, which x/sys defines on Linux only
 
 func newMaps() *maps {
 	s := &maps{
@@ -50,12 +50,12 @@ func newMaps() *maps {
 		ledger:   &sharedMap{name: "ledger"},
 		meta:     &sharedMap{name: "meta"},
 	}
-	// The meta map is pinned last: where its pin is, all are.
+	// The meta map is pinned last, so if its pin exists, all do.
 	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.tree, s.ledger, s.meta}
 	return s
 }
 
-// sizes returns the bytes of each map of all.
+// sizes returns the size of each map in all, in bytes.
 func (s *maps) sizes(g geometry) []int {
 	return []int{
 		g.counterBytes() + epochBytes(),
@@ -83,19 +83,19 @@ func (s *maps) create(g geometry, k kernel.Kernel) error {
 	return nil
 }
 
-// hostMap is a map of the kernel of the host.
+// hostMap is a map in the kernel of the host.
 type hostMap struct{ *ebpf.Map }
 
-// Memory implements kernel.Map. It is nil: sharedMap.mmap maps the value.
+// Memory implements kernel.Map. It returns nil, because sharedMap.mmap maps the value itself.
 func (hostMap) Memory() []byte { return nil }
 
-// hostMap returns the map of the kernel of the host, or nil.
+// hostMap returns the map in the kernel of the host, or nil under Options.Kernel.
 func (m *sharedMap) hostMap() *ebpf.Map {
 	h, _ := m.m.(hostMap)
 	return h.Map
 }
 
-// newMap makes an array of one value.
+// newMap makes an array with a single value.
 func newMap(k kernel.Kernel, name string, size int) (kernel.Map, error) {
 	if k != nil {
 		return k.NewMap(name, size)
@@ -119,8 +119,8 @@ func openMap(k kernel.Kernel, path string) (kernel.Map, error) {
 	return hostMap{m}, err
 }
 
-// mmap maps the value into this process. It freezes the counters first: from then on no process, this one included, can write
-// them by a system call or a mapping.
+// mmap maps the value into this process. A frozen map is frozen first. From then on no process, not even this one, can write it by
+// a system call or a mapping.
 func (m *sharedMap) mmap() error {
 	host := m.hostMap()
 	if host == nil {
@@ -142,7 +142,7 @@ func (m *sharedMap) mmap() error {
 	return nil
 }
 
-// freeze freezes the map, unless it is frozen: the kernel refuses a second time with EPERM.
+// freeze freezes the map, unless an earlier process has. The kernel would refuse a second time with EPERM.
 func (m *sharedMap) freeze() error {
 	host := m.hostMap()
 	info, err := host.Info()
@@ -168,15 +168,15 @@ func (s *maps) pin(dir string) error {
 	return nil
 }
 
-// adopt opens and maps the pins of an earlier process, the meta map first, because it has the sizes of the others. If the error
-// satisfies os.ErrNotExist and not ErrIncompatible, or errUnfinished, there is nothing to adopt.
+// adopt opens and maps the pins of an earlier process. It begins with the meta map, which has the sizes of the others. There is
+// nothing to adopt if the error is errUnfinished, or os.ErrNotExist without ErrIncompatible.
 func (s *maps) adopt(dir string, k kernel.Kernel) (geometry, error) {
 	var g geometry
 	for i := len(s.all) - 1; i >= 0; i-- {
 		m := s.all[i]
 		path := filepath.Join(dir, m.name)
 		pinned, err := openMap(k, path)
-		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // layout 10 had none; addLedger makes one
+		if errors.Is(err, os.ErrNotExist) && m == s.ledger { // layout 10 had no ledger, and addLedger will make one
 			continue
 		}
 		if err != nil {
@@ -243,7 +243,7 @@ func (s *maps) close() error {
 	return errors.Join(errs...)
 }
 
-// replacements returns the maps that stand in for sections of the object, by section.
+// replacements returns the maps that replace sections of the object, by section.
 func (s *maps) replacements() map[string]*ebpf.Map {
 	r := map[string]*ebpf.Map{}
 	for _, m := range s.all {
@@ -254,7 +254,7 @@ func (s *maps) replacements() map[string]*ebpf.Map {
 	return r
 }
 
-// haveSection reports whether a map stands in for a section.
+// haveSection reports whether a map replaces a section.
 func (s *maps) haveSection(section string) bool {
 	for _, m := range s.all {
 		if m.section == section {

@@ -8,9 +8,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// TestMarksLoseNoUpdate polls by marks while both CPUs count packets of 40 flows: a counter is read only if its mark
-// has changed. When the packets end, one more poll has every packet. The second round loads the
-// program of CPUs that do not keep the order of stores.
+// Both CPUs count packets of 40 flows. A reader reads a counter only if its mark has changed. After the last packet, one more poll
+// must have every packet. The second round uses the program for CPUs that do not store in order.
 func TestMarksLoseNoUpdate(t *testing.T) {
 	for _, order := range []struct {
 		name  string

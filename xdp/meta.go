@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// The meta map is the state by which the next process takes over the other maps. No program reads it. A record is committed by
-// its first word, which is stored last. In 64-bit words:
+// The meta map is what the next process needs to adopt the other maps. No program reads it. The first word of a record is stored
+// last, and commits the record. In 64-bit words:
 //
 //	header    magic, layout, rules, counters, slots, units, CPUs, bytes of a CPU's block, words of the trees, changes under way, 22 of 0
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' ids, of the sum
@@ -19,8 +19,8 @@ import (
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes (8 bits: steps), owners (6 each), 3 of 0
 //	entries   the directory: a word for each unit
 //
-// Words that are 0 are room: in the header for the number of the committed set, in a counter for the generations of its parts
-// and the clock of its birth.
+// Zero words are reserved: in the header for the number of the committed set, in a counter for the generations of its parts and the
+// time of its birth.
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
 	metaLayout = 11
@@ -61,8 +61,8 @@ func metaBytes(g geometry) int {
 	return pages(8 * words)
 }
 
-// metaOf returns the meta map in mem, of the layout of g. If the layout is an earlier one, the records of counters are shorter,
-// and only copyFrom may use them.
+// metaOf cuts mem into the parts of a meta map, according to the layout of g. In earlier layouts the records of counters are
+// shorter, so only copyFrom may use such a meta map.
 func metaOf(mem []uint64, g geometry) *meta {
 	size := metaSizes[g.layout]
 	cut := func(n int) []uint64 {
@@ -88,7 +88,7 @@ func metaOf(mem []uint64, g geometry) *meta {
 	return m
 }
 
-// format draws the secret and writes the header. The store of the magic commits all maps.
+// format draws the secret and writes the header. The magic comes last, and commits all maps.
 func (m *meta) format(g geometry) {
 	drawSecret(m.secret)
 	for i, v := range []int{g.layout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block, g.words} {
@@ -97,8 +97,8 @@ func (m *meta) format(g geometry) {
 	atomic.StoreUint64(&m.header[0], metaMagic)
 }
 
-// geometryOf reads the header of a pinned meta map, of this layout or of one that convert takes. errUnfinished: format did not
-// come to its end.
+// geometryOf reads the header of a pinned meta map, in this layout or in one known to convert. The error is errUnfinished if the
+// process died before the end of format.
 func geometryOf(mem []uint64) (geometry, error) {
 	h := mem[:metaHeader]
 	if h[0] != metaMagic {
@@ -119,13 +119,13 @@ func geometryOf(mem []uint64) (geometry, error) {
 	}, nil
 }
 
-// Changes under way, each a bit of one word of the header.
+// Changes under way, each a bit in one word of the header.
 const (
-	rulesComing = 1 << iota // entries of state entryComing are not committed
-	setChanging             // the caller has not ended a change of several calls; see Datapath.NoteChange
+	rulesComing = 1 << iota // entries in state entryComing are not committed
+	setChanging             // a change of several calls has not ended; see Datapath.NoteChange
 )
 
-// setUnderWay notes that a change begins or ends. The caller holds Datapath.mu.
+// setUnderWay records that a change begins or ends. The caller must hold Datapath.mu.
 func (m *meta) setUnderWay(change uint64, is bool) {
 	word := m.header[metaUnderWay] &^ change
 	if is {
@@ -146,7 +146,7 @@ func (m *meta) setTuple(id uint8, mask *words) {
 
 func (m *meta) clearTuple(id uint8) { atomic.StoreUint64(&m.tuple(id)[0], 0) }
 
-// masks returns the hashed masks by the ids of their tuples.
+// masks returns the hashed masks by tuple id.
 func (m *meta) masks() map[uint8]*words {
 	all := map[uint8]*words{}
 	for id := range uint8(maxTuples) {
@@ -157,8 +157,8 @@ func (m *meta) masks() map[uint8]*words {
 	return all
 }
 
-// setLoaded notes that every attached program is of the object with this hash, with the constants c. clearLoaded comes before
-// the first program is exchanged, and setLoaded behind the last.
+// setLoaded records that every attached program comes from the object with this hash, and has the constants c. An exchange of
+// programs begins with clearLoaded and ends with setLoaded.
 func (m *meta) setLoaded(object uint64, c constants) {
 	m.loaded[1], m.loaded[2] = uint64(c.need), uint64(len(c.tuples))
 	for i, t := range c.tuples {
@@ -173,12 +173,12 @@ func (m *meta) loadedTuple(place int) []uint64 {
 	return m.loaded[3+place*(1+Words):][: 1+Words : 1+Words]
 }
 
-// object returns the hash of setLoaded, or 0 while programs are exchanged.
+// object returns the hash of setLoaded, or 0 during an exchange of programs.
 func (m *meta) object() uint64 { return atomic.LoadUint64(&m.loaded[0]) }
 
 func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
 
-// loadedFrom returns what setLoaded has noted, if it was for this object.
+// loadedFrom returns the constants recorded by setLoaded. ok is false if they belong to another object.
 func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok bool) {
 	n := m.loaded[2]
 	if atomic.LoadUint64(&m.loaded[0]) != object || n > maxTuples {
@@ -195,8 +195,8 @@ func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok 
 	return uint32(m.loaded[1]), tuples, true
 }
 
-// counterRecord is the record of a counter: its owner, and where its count began. It has room for two owners. The first word
-// tells which one is the owner, so that one store puts an owner in the place of another.
+// counterRecord is the record of a counter: its owner, and the base of its count. It has space for two owner names. The first word
+// says which of them is valid, so that a single store renames the owner.
 type counterRecord []uint64
 
 func (m *meta) counter(id uint32) counterRecord {
@@ -207,12 +207,12 @@ func (r counterRecord) used() bool     { return atomic.LoadUint64(&r[0]) != 0 }
 func (r counterRecord) cookie() uint64 { return r[1] }
 func (r counterRecord) base() sums     { return sums{r[2], r[3]<<8 + r[2]} }
 
-// steps returns the steps of 2^54 bytes that the count has reached (KeepBytes). They are the high bits of a word that is stored
-// whole.
+// steps returns how many steps of 2^54 bytes the count has passed. See KeepBytes. They share a word with the base, and one store
+// writes both.
 func (r counterRecord) steps() uint64     { return r[3] >> 56 }
 func (r counterRecord) setSteps(n uint64) { atomic.StoreUint64(&r[3], n<<56|r[3]<<8>>8) }
 
-// ownerAt returns the room of the first (1) or the second (2) owner.
+// ownerAt returns the space for the first (1) or the second (2) owner name.
 func (r counterRecord) ownerAt(which uint64) []byte {
 	return bytesOf(r[4+int(which&1^1)*metaOwnerWords:][:metaOwnerWords])
 }
@@ -227,7 +227,7 @@ func (r counterRecord) take(owner string, cookie uint64, base Pair) {
 	r.setOwner(1, owner)
 }
 
-// rename changes the owner. If the process dies meanwhile, the counter has the one or the other.
+// rename changes the owner. If the process dies at any point, the counter has either the old owner or the new one.
 func (r counterRecord) rename(owner string) { r.setOwner(3-atomic.LoadUint64(&r[0]), owner) }
 
 func (r counterRecord) setOwner(which uint64, owner string) {
@@ -238,7 +238,7 @@ func (r counterRecord) setOwner(which uint64, owner string) {
 
 func (r counterRecord) release() { atomic.StoreUint64(&r[0], 0) }
 
-// portRecord is the record of a numbered interface. The number is the place of the record.
+// portRecord is the record of an interface. Its index among the records is the number of the interface.
 type portRecord []uint64
 
 func (m *meta) port(n uint16) portRecord { return m.ports[int(n)*metaPortWords:][:metaPortWords] }
@@ -249,7 +249,7 @@ func (m *meta) portOf(name string) (uint16, bool) {
 	return n, ok
 }
 
-// number gives an interface a number, which another interface may have had.
+// number assigns a number to an interface, and takes it away from any other.
 func (m *meta) number(n uint16, name string) {
 	r := m.port(n)
 	if r.used() {
@@ -271,7 +271,7 @@ func (r portRecord) take(name string) {
 	atomic.StoreUint64(&r[0], 1)
 }
 
-// setHook notes where and how a program is attached, before its link is pinned. mode is "" if none is.
+// setHook records where and how a program is attached. It must precede the pin of the link. mode is "" if no program is attached.
 func (r portRecord) setHook(at site, ifindex int, mode string) {
 	layer3 := uint64(0)
 	if at.layer3 {
@@ -282,7 +282,7 @@ func (r portRecord) setHook(at site, ifindex int, mode string) {
 	atomic.StoreUint64(&r[hookWord(at.hook)], uint64(slices.Index(modeNames[:], mode)))
 }
 
-// hasGap reports whether an earlier version has noted that packets may have passed a hook uncounted.
+// hasGap reports whether a version before the ledger recorded uncounted packets on a hook.
 func (r portRecord) hasGap(h Hook) bool {
 	return bytesOf(r[7:])[hookWord(h)-hookWord(HookIngress)] != 0
 }
@@ -300,9 +300,9 @@ func hookWord(h Hook) int {
 
 var modeNames = [...]string{"", "native", "generic", "tcx", "dispatcher"}
 
-// loadedTuple is a tuple of the attached programs, by the meta map.
+// loadedTuple describes a tuple as the attached programs know it, according to the meta map.
 type loadedTuple struct {
 	id     uint8
 	single bool
-	key    words // of a single tuple: the key that programs compare with
+	key    words // of a single tuple
 }

@@ -2,8 +2,7 @@ package xdp
 
 import "testing"
 
-// TestMetaForgetsWhatWasCleared: a later start sees neither a mask that was given
-// up nor the constants of a program that is not attached any more.
+// A later start must not see a mask that was given up, nor the constants of programs that are not attached any more.
 func TestMetaForgetsWhatWasCleared(t *testing.T) {
 	g, err := newGeometry(Options{}, 1)
 	if err != nil {

@@ -7,18 +7,19 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// Model is the classifier of some rules in the memory of this process, which no program reads. It is for estimates of cost.
+// Model is the classifier of some rules in the memory of this process. Use it to estimate the cost of rules, without privileges and
+// without the kernel.
 type Model struct {
 	t      *tables
-	hashed []*tuple // in the order of the search
+	hashed []*tuple // see inSearch
 
 	InTrees int    // number of rules in the trees
-	Trees   [3]int // number of trees: of frames without IP, of IPv4, of IPv6
+	Trees   [3]int // number of trees for frames without IP, for IPv4 and for IPv6
 	Words   int    // memory of the trees, in words of 8 bytes
 }
 
-// NewModel makes a model with room for max rules, and adds rules together. If hash is false, all rules go into the trees. It
-// calls no kernel. The error is a [CostError] if a packet could touch more than worst nodes and entries; 0 is no bound.
+// NewModel makes a model of rules, in tables for max rules. If hash is false, all rules go into the trees. The error is a
+// [CostError] if a packet could touch more than worst nodes and entries. A worst of 0 means no bound.
 func NewModel(rules []Rule, max, worst int, hash bool) (*Model, error) {
 	t, err := newModel(max)
 	if err != nil {
@@ -43,7 +44,7 @@ func NewModel(rules []Rule, max, worst int, hash bool) (*Model, error) {
 	return m, nil
 }
 
-// Hashed calls f for each hashed mask, in the order of the search.
+// Hashed calls f for each hashed mask, in the order in which programs search them.
 func (m *Model) Hashed(f func(mask Key, rules int)) {
 	for _, u := range m.hashed {
 		var k Key
@@ -52,22 +53,22 @@ func (m *Model) Hashed(f func(mask Key, rules int)) {
 	}
 }
 
-// Lookup looks up a packet that r matches, whose other bits are random. It returns the Priority and the Order of the rule
-// that wins.
+// Lookup looks up a packet that matches r. Bits that r does not look at are random. It returns Priority and Order of the rule that
+// wins, which may be another one.
 func (m *Model) Lookup(r *Rule, random func() uint64) (priority uint16, order uint32, w Work) {
 	key := packetFor(r, random)
 	return m.Find(&key)
 }
 
-// Find looks up the packet with a key. Its results are those of Lookup.
+// Find looks up the packet with this key, and returns what Lookup returns.
 func (m *Model) Find(key *Key) (priority uint16, order uint32, w Work) {
 	return m.t.find(m.hashed, key)
 }
 
-// Worst is Cost.Worst of the model.
+// Worst returns what Cost.Worst would be for a datapath with these rules.
 func (m *Model) Worst() [3]Path { return m.t.worst() }
 
-// newModel makes tables without rules, in memory of this process.
+// newModel makes empty tables in the memory of this process.
 func newModel(rules int) (*tables, error) {
 	g, err := newGeometry(Options{MaxRules: rules, MaxCounters: 1}, 1)
 	if err != nil {

@@ -20,8 +20,7 @@ func dense(n int) (rules []Rule) {
 	return rules
 }
 
-// TestDense: a set in which too many rules match one packet is refused with a sentinel of its own.
-func TestDense(t *testing.T) {
+func TestDenseRulesAreRefusedWithTheirOwnSentinel(t *testing.T) {
 	_, err := NewModel(dense(8500), 1<<14, 0, true)
 	if !errors.Is(err, ErrDense) || errors.Is(err, ErrFull) {
 		t.Errorf("%v, want ErrDense", err)

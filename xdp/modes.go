@@ -8,31 +8,31 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Mode says how the program of an ingress hook is to be attached.
+// Mode says how to attach a program for received packets.
 type Mode uint8
 
 const (
-	// ModeAuto is the first that works of native, TCX and generic, or of TCX, native and generic on a device that makes
-	// socket buffers before XDP runs (Options.Early).
+	// ModeAuto tries native, TCX and generic in this order. On a device listed in Options.Early it tries TCX, native and
+	// generic.
 	ModeAuto    Mode = iota
-	ModeNative       // in the driver, or not at all
-	ModeGeneric      // on socket buffers
-	ModeTCX          // TCX ingress: behind XDP, and behind the merging of segments (GRO)
+	ModeNative       // XDP in the driver
+	ModeGeneric      // XDP on socket buffers
+	ModeTCX          // TCX ingress, which runs after XDP and after segments are merged (GRO)
 )
 
-// The modes of an attached program, as [Attachment].Mode has them.
+// Values of [Attachment].Mode.
 const (
 	modeNative     = "native"
 	modeGeneric    = "generic"
 	modeTCX        = "tcx"
-	modeDispatcher = "dispatcher" // XDP, as a component of a libxdp dispatcher
+	modeDispatcher = "dispatcher" // XDP, called by a libxdp dispatcher
 )
 
-// kindsEarly is the default of Options.Early. On these devices TCX costs less than XDP of either mode, and sees how many
+// kindsEarly is the default of Options.Early. On these devices TCX costs less than XDP in any mode, and unlike XDP it sees how many
 // segments a buffer has.
 var kindsEarly = []string{"veth", "tuntap"}
 
-// modes lists the modes to try on a hook, best first. early: the device makes socket buffers before XDP runs.
+// modes lists the modes to try on a hook, best first. early is the result of isEarly.
 func modes(h Hook, m Mode, early bool) []string {
 	switch {
 	case h == HookEgress || m == ModeTCX:
@@ -47,8 +47,8 @@ func modes(h Hook, m Mode, early bool) []string {
 	return []string{modeNative, modeTCX, modeGeneric}
 }
 
-// modes is the function modes, with a place in the libxdp dispatcher first if o allows one and a dispatcher holds the hook.
-// Such a place outlives the process, so it takes pins.
+// modes lists the modes to try on a hook, best first. Joining a libxdp dispatcher comes first, if o allows it and a dispatcher holds
+// the hook. A component outlives the process, so this needs pins, by which the next process finds it.
 func (dp *Datapath) modes(h Hook, ifindex int, o AttachOptions, early bool) []string {
 	all := modes(h, o.Mode, early)
 	allowed := dp.kernel == nil && h == HookIngress && o.Mode == ModeAuto && o.Dispatcher && dp.dir != ""
@@ -58,12 +58,12 @@ func (dp *Datapath) modes(h Hook, ifindex int, o AttachOptions, early bool) []st
 	return all
 }
 
-// satisfies reports whether a program attached in mode have may stay where mode want is asked for.
+// satisfies reports whether a program attached in mode have may stay if the caller wants mode want.
 func satisfies(have string, h Hook, want Mode) bool {
 	return want == ModeAuto || slices.Contains(modes(h, want, false), have)
 }
 
-// besideRefused returns an error if TCX would run behind an XDP program of another owner, which o does not allow.
+// besideRefused returns an error if another owner's XDP program holds the hook, and o does not allow counting by TCX after it.
 func (dp *Datapath) besideRefused(ifi *net.Interface, o AttachOptions) error {
 	if o.Beside || o.Mode == ModeTCX {
 		return nil
@@ -74,8 +74,8 @@ func (dp *Datapath) besideRefused(ifi *net.Interface, o AttachOptions) error {
 	return nil
 }
 
-// tcxIngressSupported returns an error if a program of TCX cannot tell how many segments a buffer has, because it does not
-// see behind its context.
+// tcxIngressSupported returns an error if our TCX program could not see how many segments a buffer has. It reads that from the
+// kernel structure behind its context: see seesContext.
 func (l *loader) tcxIngressSupported(ifname string) error {
 	if l.sees {
 		return nil

@@ -9,16 +9,16 @@ import (
 
 // move moves the ingress of an interface between XDP and TCX. It attaches the new program before it detaches the old one.
 //
-// So both count the packets of the time between, which is an outage. The other order would be worse: for a moment, packets of
-// dropping flows would reach the host, and another program could take the hook; and after a refusal the interface would have
-// no program. The outage begins first, so that the next process knows of it after a kill.
+// In between, both programs count each packet. We record that as an outage, because the other order would be worse: packets to
+// be dropped would reach the host for a moment, another program could take the hook, and if the kernel refused the new program,
+// the interface would have none. The outage is recorded first, so that the next process knows of it if this one is killed.
 func (dp *Datapath) move(old *hook, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	at := old.site.in(mode)
 	failed := func(err error) (*hook, error) {
 		return nil, fmt.Errorf("moving %s from %s to %s: %w", ifi.Name, old.mode, mode, err)
 	}
 
-	// What can be refused without an outage comes first.
+	// Everything that can fail without causing an outage comes first.
 	if at.tcx {
 		if err := dp.loader.tcxIngressSupported(ifi.Name); err != nil {
 			return failed(err)
@@ -42,7 +42,8 @@ func (dp *Datapath) move(old *hook, ifi *net.Interface, mode string, last bool) 
 	dp.ledger.begin(at.hookKey)
 	dp.step("noted")
 
-	if at.component { // libxdp's pins keep it if this process dies behind attachLink, so record it ahead
+	if at.component {
+		// libxdp's pins hold a component even if this process dies right after attachLink, so the record must come first.
 		r.setHook(at, h.ifindex, mode)
 	}
 	if h.link, err = dp.attachLink(p, ifi.Index, at, mode, last); err != nil {
@@ -52,18 +53,18 @@ func (dp *Datapath) move(old *hook, ifi *net.Interface, mode string, last bool) 
 	}
 	dp.step("attached")
 
-	if !at.tcx { // the old program still drops packets that came before the new one
+	if !at.tcx { // packets that passed XDP before the new program was there still need the old one, which may drop them
 		dp.awaitPassed()
 	}
-	if old.component { // unlike a link, a dispatcher may refuse to let its component go
+	if old.component { // detaching a component can fail, unlike detaching a link
 		if err := old.detach(); err != nil {
 			err = errors.Join(err, h.detach(), h.close())
-			dp.ledger.cover(at.hookKey, old.ifindex) // both have counted
+			dp.ledger.cover(at.hookKey, old.ifindex) // ends the outage in which both programs counted
 			return failed(err)
 		}
 	}
 	dp.replace(old, h)
-	if at.tcx { // the outage ends behind the last packet that both count
+	if at.tcx { // packets counted by the old XDP program may still be on their way to TCX, where they are counted again
 		dp.awaitPassed()
 	}
 	dp.ledger.cover(at.hookKey, h.ifindex)
@@ -71,20 +72,21 @@ func (dp *Datapath) move(old *hook, ifi *net.Interface, mode string, last bool) 
 	return h, nil
 }
 
-// awaitPassed waits until the packets between the hooks of XDP and TCX have passed both. Both hooks run within one softirq,
-// so a grace period is enough.
+// awaitPassed waits until the packets now between the XDP hook and the TCX hook have passed both. A packet passes both within one
+// softirq, so a grace period is long enough.
 func (dp *Datapath) awaitPassed() {
 	if err := dp.wait(); err != nil {
 		dp.log.Warn("waiting for a grace period", "error", err)
 	}
 }
 
-// replace puts h in the place of old, also in the pins, and detaches old. It unpins old first: then old ends with this process,
-// and a kill at any step leaves one program or none. A component outlives the process, so a kill in a move to a dispatcher
-// can leave both until the next start.
+// replace makes h the program of its hook, in the pins as well, and detaches old.
+//
+// It unpins old first. From then on old dies with this process, so a kill at any step leaves one program or none. The exception
+// is a component, which outlives the process: a kill during a move to a dispatcher can leave both until the next start.
 func (dp *Datapath) replace(old, h *hook) {
 	var errs []error
-	pins := dp.dir != "" && dp.inPlace() // else Repin makes the pin
+	pins := dp.dir != "" && dp.inPlace() // otherwise Repin will make the pin
 	if pins && old.pin != "" {
 		errs = append(errs, unpin(dp.lock, filepath.Base(old.pin)))
 	}
@@ -106,7 +108,7 @@ func (dp *Datapath) replace(old, h *hook) {
 	}
 }
 
-// step lets a test end the process at a step of a move.
+// step lets a test kill the process in the middle of a move.
 func (dp *Datapath) step(name string) {
 	if dp.onStep != nil {
 		dp.onStep(name)

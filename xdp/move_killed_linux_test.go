@@ -113,7 +113,7 @@ func xdpHeld(t *testing.T, e *lab.End) (held bool) {
 }
 
 // A move is an outage that ends with it. A hook that stays as it is has none, also if a move is refused.
-func TestAMoveIsAnOutage(t *testing.T) {
+func TestMoveIsAnOutageAndARefusedMoveIsNone(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})

@@ -104,9 +104,8 @@ func movesUnderTraffic(t *testing.T, dp *Datapath, e *lab.End, s *lab.Sender, mo
 	}
 }
 
-// TestMovesMissNoPacket moves an interface between TCX and XDP while packets flow. A move counts every packet that reaches
-// the stack, some perhaps twice. Between the moves each packet is counted once. A program behind all others counts the
-// packets that reach the stack, because a veth drops some when XDP comes or goes.
+// An interface moves between TCX and XDP under traffic. During a move, a packet may count twice, and between moves each counts once.
+// The reference is a program after all others, because a veth drops packets when XDP is attached or detached.
 func TestMovesMissNoPacket(t *testing.T) {
 	const flows = 4
 	for mode, name := range map[Mode]string{ModeNative: modeNative, ModeGeneric: modeGeneric} {
@@ -155,7 +154,7 @@ func TestMovesMissNoPacket(t *testing.T) {
 }
 
 // A flow that drops lets no packet through while an interface moves between TCX and XDP.
-func TestADropHoldsOverMoves(t *testing.T) {
+func TestDroppedFlowLetsNoPacketThroughAMove(t *testing.T) {
 	for mode, name := range map[Mode]string{ModeNative: modeNative, ModeGeneric: modeGeneric} {
 		t.Run(name, func(t *testing.T) {
 			w := testWire(t)

@@ -2,7 +2,7 @@ package xdp
 
 import "slices"
 
-// Layers that some rule looks at: enum ft_need of bpf/config.h.
+// Layers that the rules look at, as bits: enum ft_need of bpf/config.h.
 const (
 	needEth = 1 << iota
 	needIPv4
@@ -18,18 +18,19 @@ const (
 	needTCPHigh      // with needTCPFlags and needMisc
 	needInner   = 16 // shift
 
-	// needClass is the shift of the classes of frames that some rule may match: enum ft_class of bpf/tree.h.
+	// needClass is the shift of the classes of frames that the rules may match: enum ft_class of bpf/tree.h.
 	needClass = 28
-	// needTree: some rule is in the trees.
+	// needTree is set if a rule is in the trees.
 	needTree = 1 << 31
 
 	needLayers = 1<<needClass - 1
 
-	// needLevel, on the inner level: some inner header is looked at. A tunnel in a tunnel is not parsed, so the bit is free.
+	// needLevel is set on the inner level if a rule looks at any inner header. It reuses a bit, because the parser does not look
+	// for a tunnel within a tunnel.
 	needLevel = needVXLAN
 )
 
-// Words of one level: enum ft_word of bpf/key.h.
+// Words of one level of headers: enum ft_word of bpf/key.h.
 const (
 	wordHot = iota
 	wordAddr
@@ -45,7 +46,7 @@ const (
 
 const protoESP = 50
 
-// needOf returns the layers that the parser must read for a rule to be decided, and the classes of frames that it may match.
+// needOf returns the layers that a program must parse to decide a rule, and the classes of frames that the rule may match.
 func needOf(r *Rule) uint32 {
 	need := classesOf(r)<<needClass | needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
 
@@ -70,8 +71,8 @@ func needOf(r *Rule) uint32 {
 	return need
 }
 
-// classesOf returns the classes of frames that a rule may match. The flags of the IP versions tell the class, and a frame without
-// IP has no field of IP.
+// classesOf returns the classes of frames that a rule may match. A rule that requires a field of IP cannot match a frame without IP,
+// even if it names no IP version.
 func classesOf(r *Rule) uint32 {
 	k, m := &r.Key.Out, &r.Mask.Out
 	if k.Flags&m.Flags&FlagIPv4 != 0 {
@@ -81,7 +82,7 @@ func classesOf(r *Rule) uint32 {
 		return 1 << classIPv6
 	}
 	if k.Flags&m.Flags&FlagMPLS != 0 {
-		return 1 << classOther // nothing behind MPLS is parsed
+		return 1 << classOther // the parser stops at MPLS
 	}
 	var classes uint32
 	const above = FlagFrag | FlagLater | FlagL4 | FlagVXLAN | FlagGRE | FlagGREKey
@@ -104,7 +105,7 @@ const (
 	classIPv6
 )
 
-// needOfLevel returns the layers of one level of headers. w is the words of mask.
+// needOfLevel returns the layers to parse for one level of headers. w holds the words of mask.
 func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	var need uint32
 	if w[wordDst]|w[wordSrc] != 0 {
@@ -135,7 +136,7 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	if l4 && protoESP&mask.Proto == key.Proto || mask.Flags&FlagIncomplete != 0 {
 		need |= needESP
 	}
-	const not = FlagIPv4 | FlagIPv6 | FlagVXLAN | FlagGRE // MPLS is not beside them
+	const not = FlagIPv4 | FlagIPv6 | FlagVXLAN | FlagGRE // no packet with MPLS has these
 	entry := mask.Tunnel != [4]byte{} || mask.Flags&FlagIncomplete != 0
 	if mask.Flags&FlagMPLS != 0 || entry && key.Flags&mask.Flags&not == 0 {
 		need |= needMPLS
@@ -146,7 +147,7 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	return need
 }
 
-// ipNeed returns the version of IP that a rule demands, or both.
+// ipNeed returns the IP version that a rule requires, or both.
 func ipNeed(key, mask *Headers) uint32 {
 	switch {
 	case key.Flags&mask.Flags&FlagIPv4 != 0:

@@ -2,9 +2,8 @@ package xdp
 
 import "testing"
 
-// TestNeed: a rule makes the parser look at the headers of the rule and at no others, because each further layer costs
-// every packet.
-func TestNeed(t *testing.T) {
+// Every further layer costs time for every packet.
+func TestRuleNeedsTheLayersItLooksAtAndNoOthers(t *testing.T) {
 	type side struct {
 		flags, set Flags // asked for; and of these, present
 		mask, key  Headers

@@ -13,11 +13,11 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Neighbour is a program of another owner beside ours: of TCX on our hook, or a component of our dispatcher.
+// Neighbour is another owner's program on our hook: on the same TCX hook, or in the same dispatcher.
 type Neighbour struct {
-	Program uint32 // its id
-	Link    uint32 // the id of its link; 0: it was attached without one, or it is a component
-	Name    string // "" if this process lacks CAP_SYS_ADMIN, which it takes to ask
+	Program uint32 // id
+	Link    uint32 // id; 0 for a component, or a program attached without a link
+	Name    string // "" without CAP_SYS_ADMIN
 }
 
 func (n Neighbour) String() string {
@@ -27,8 +27,8 @@ func (n Neighbour) String() string {
 	return fmt.Sprintf("program %q (id %d)", n.Name, n.Program)
 }
 
-// Before lists the programs that run before ours on a hook of an interface, in their order. Each of them can end the chain, so
-// that ours does not see the packet. The interface is looked up in the network namespace of the calling thread.
+// Before lists the programs that run before ours on a hook, in order. Our program does not see packets that one of them drops or
+// redirects. The interface is looked up in the network namespace of the calling thread.
 func (dp *Datapath) Before(ifname string, at Hook) ([]Neighbour, error) {
 	if err := dp.enter(); err != nil {
 		return nil, err
@@ -45,8 +45,7 @@ func (dp *Datapath) Before(ifname string, at Hook) ([]Neighbour, error) {
 	return nil, nil
 }
 
-// before is Before for one hook. It asks for one interface by its index, and never lists interfaces, because the caller asks
-// about each hook.
+// before implements Before. It is called for every hook, so it must not list all interfaces.
 func (h *hook) before() (all []Neighbour, err error) {
 	if l, is := h.link.(*dispatcher.Link); is {
 		err := l.Before(func(name string, id ebpf.ProgramID) {
@@ -64,7 +63,7 @@ func (h *hook) before() (all []Neighbour, err error) {
 	}
 	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: h.attachType()})
 	if errors.Is(err, unix.ENODEV) {
-		return nil, nil // the interface was moved to another namespace, or removed, since: the next look drops the hook
+		return nil, nil // the interface has just moved to another namespace or was deleted: the next Look finds out
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking for the TCX programs of %s: %w", h.name, explain(err))
@@ -76,10 +75,10 @@ func (h *hook) before() (all []Neighbour, err error) {
 		}
 		all = append(all, Neighbour{Program: uint32(p.ID), Link: uint32(id), Name: programName(p.ID)})
 	}
-	return nil, nil // ours was detached since: the next look attaches it again
+	return nil, nil // our program has just been detached: the next Look finds out
 }
 
-// programName asks for the name of a program. It is "" if this process may not ask.
+// programName returns the name of a program, or "" without the privilege to ask.
 func programName(id ebpf.ProgramID) string {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {

@@ -38,9 +38,8 @@ func without(capability uint, fn func() error) error {
 	return fn()
 }
 
-// The programs that run before ours are listed in their order, wherever ours was asked to be.
-// A process without CAP_SYS_ADMIN is told their ids and not their names.
-func TestBefore(t *testing.T) {
+// Without CAP_SYS_ADMIN, a process learns the ids of these programs and not their names.
+func TestProgramsBeforeOursAreListedInOrder(t *testing.T) {
 	for _, c := range []struct {
 		last bool
 		want []int // of those attached at the head and at the tail before us, at the head and at the tail after us

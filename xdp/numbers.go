@@ -2,8 +2,8 @@ package xdp
 
 import "fmt"
 
-// Port returns the number of an interface, which is in Headers.Port of its packets, so that a rule may match it. It gives
-// the name a number if it has none. A name keeps its number as long as the pins exist; the interface need not exist.
+// Port returns the number of an interface, and assigns one if need be. The key of each packet has it in Headers.Port, so that rules
+// can match the interface. The name keeps its number while the pins exist. The interface itself need not exist.
 func (dp *Datapath) Port(ifname string) (uint16, error) {
 	if err := dp.enter(); err != nil {
 		return 0, err
@@ -20,7 +20,7 @@ func (dp *Datapath) port(ifname string) (uint16, error) {
 		return n, nil
 	}
 	unused := -1
-	for n := 1; n < maxPorts && unused < 0; n++ { // 0 is no interface
+	for n := 1; n < maxPorts && unused < 0; n++ { // 0 means no interface
 		if !dp.meta.port(uint16(n)).used() {
 			unused = n
 		}
@@ -37,7 +37,7 @@ func (dp *Datapath) port(ifname string) (uint16, error) {
 	return uint16(unused), nil
 }
 
-// idlePort is a number that no hook has and no rule asks for, or -1.
+// idlePort returns a number that neither hooks nor rules use, or -1.
 func (dp *Datapath) idlePort() int {
 	busy := map[uint16]bool{0: true}
 	for k := range dp.hooks {

@@ -69,8 +69,7 @@ func everyLayer(counter uint32) []Rule {
 	return rules
 }
 
-// TestProgramsCallOnlyHarmlessFunctions disassembles each program as the kernel runs it, for each kind of rule set and of
-// place.
+// Disassemble every program as the kernel runs it, for each kind of rules and of hook.
 func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	sets := []struct {
 		name  string
@@ -140,8 +139,8 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	t.Logf("called: %v", called)
 }
 
-// TestAlteringProgramsAreSeen disassembles programs that alter packets: one pulls, like flowtally's program of TCX once, one
-// stores to a packet, one takes room for metadata.
+// The check for harmless functions must find programs that alter packets: one pulls data, as our TCX program once did, one stores to
+// the packet, and one reserves metadata.
 func TestAlteringProgramsAreSeen(t *testing.T) {
 	need.BPF(t)
 	symbols := kallsyms(t)

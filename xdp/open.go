@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// Open makes the maps, or adopts those that a process has left pinned in PinDir, with its rules, counters and programs, which
-// have counted on. Pins of larger sizes than requested are accepted.
+// Open makes a datapath without rules and programs. If an earlier process left pins in PinDir, Open adopts its rules, counters and
+// programs, which have been counting all the time. The pins may be larger than o asks for.
 func Open(o Options) (*Datapath, error) {
 	dp := &Datapath{
 		log:            o.Logger,
@@ -46,7 +46,7 @@ func Open(o Options) (*Datapath, error) {
 	return dp, nil
 }
 
-// prepareHost prepares this process for maps.
+// prepareHost makes sure that this process can create maps.
 func prepareHost() error {
 	if err := supported(); err != nil {
 		return err
@@ -58,9 +58,8 @@ func prepareHost() error {
 	return nil
 }
 
-// undoOpen closes what a failed Open has opened. Pins that it has made go. Programs of this build that an earlier process
-// has left count on; those of another build are taken off, because nobody knows what they do to a packet. undoOpen returns
-// err, with what else went wrong.
+// undoOpen cleans up after a failed Open, and returns err joined with its own errors. It removes pins made by this Open. Adopted
+// programs of this build keep counting. Those of another build are detached, because we do not know what they do to packets.
 func (dp *Datapath) undoOpen(err error) error {
 	if dp.madePins {
 		dp.end(true)
@@ -102,23 +101,23 @@ func (dp *Datapath) open(o Options) error {
 	}
 
 	if !found {
-		if err := dp.readMaps(); err != nil {
+		if err := dp.adoptContents(); err != nil {
 			return err
 		}
 		return dp.reload()
 	}
 
-	// Programs may still be in words and entries that the dead process had given up, and readMaps uses them again.
+	// adoptContents reuses words and entries that the dead process had retired. Programs may still be reading them.
 	if err := dp.wait(); err != nil {
 		return err
 	}
-	if err := dp.readMaps(); err != nil {
+	if err := dp.adoptContents(); err != nil {
 		return err
 	}
 	return dp.resume()
 }
 
-// openMaps locks the directory of the pins, and adopts the maps in it or makes new ones. found: it has adopted maps.
+// openMaps locks the directory of the pins. It adopts the maps in it, or makes new ones. found is set if it has adopted maps.
 func (dp *Datapath) openMaps(want geometry, stayDetached bool) (found bool, err error) {
 	if dp.dir == "" {
 		return false, dp.createMaps(want)
@@ -151,8 +150,8 @@ func (dp *Datapath) createMaps(g geometry) error {
 	return dp.maps.pin(dp.dir)
 }
 
-// adoptMaps opens the pinned maps of an earlier process, in the layout of this version. found is false if there are none.
-// The maps of a process that died while it made them count as none, and adoptMaps removes them.
+// adoptMaps opens the pinned maps of an earlier process, and converts them to the layout of this version. found is false if there
+// are none. If that process died while making them, nothing was counted in them, and adoptMaps removes them.
 func (dp *Datapath) adoptMaps(want geometry) (found bool, err error) {
 	m := newMaps()
 	g, err := m.adopt(dp.dir, dp.kernel)
@@ -198,9 +197,9 @@ func (dp *Datapath) adoptMaps(want geometry) (found bool, err error) {
 	return true, nil
 }
 
-// readMaps builds this process's view of the maps: the counters in use, the ledger, and the rules. It completes a change of
-// rules that the earlier process was in.
-func (dp *Datapath) readMaps() error {
+// adoptContents reads counters, ledger and rules from the maps. If the earlier process died during a change of rules, it completes
+// or undoes the change. New maps are empty.
+func (dp *Datapath) adoptContents() error {
 	dp.meta = metaOf(dp.maps.meta.words, dp.g)
 	dp.ledger = ledgerOf(dp.maps.ledger.words, dp.meta, dp.kernel)
 
@@ -217,12 +216,12 @@ func (dp *Datapath) readMaps() error {
 	if err := dp.tables.recover(dp.meta.masks()); err != nil {
 		return err
 	}
-	dp.tables.worstCost = dp.worstCost // from here on: rules that exist are never refused
+	dp.tables.worstCost = dp.worstCost // not before recover: adopted rules must not be refused
 	dp.named.add(dp.tables.rules())
 	return nil
 }
 
-// newTables makes tables over the maps. They have no rules until recover.
+// newTables makes tables over the maps. They are empty until recover.
 func (dp *Datapath) newTables() *tables {
 	trees := tree.Adopt(dp.maps.tree.words[:dp.g.words], tree.Options{Class: classBits()})
 	t := newTables(dp.g, dp.meta, dp.loader.secret, dp.maps.entries.words, dp.maps.slots.words, dp.maps.ranks.words, trees)
@@ -232,27 +231,29 @@ func (dp *Datapath) newTables() *tables {
 	t.hooks = dp.hooks
 	t.forest.outside = dp.outside
 
-	// amd64 keeps the loads of one probe in order. Elsewhere a probe could miss an entry that moves without a grace period.
+	// On amd64 a probe executes its loads in order. On other CPUs it could miss a slot being moved (hashTable.insertFrom), unless
+	// a grace period separates the stores.
 	if runtime.GOARCH != "amd64" {
 		t.table.fence = func() { dp.wait() }
 	}
 	return t
 }
 
-// resume takes up the programs that an earlier process has left attached. They stay if they are of this build and find all
-// rules; otherwise programs of this process take their places.
+// resume adopts the programs that an earlier process left attached. If they are from another build, or would not find all rules,
+// it exchanges them.
 func (dp *Datapath) resume() error {
 	dp.mu.Lock()
 	defer dp.mu.Unlock()
 
 	dp.adoptHooks()
 	dp.adoptSites()
-	// Programs may still read rules that recover has removed.
+	// Programs may still be reading rules that recover has removed.
 	if err := dp.wait(); err != nil {
 		return err
 	}
 
-	// The earlier process gave an interface a program with its number before it added rules that name the interface.
+	// The earlier process loaded a program with the number of an interface before it added rules that name the interface. So
+	// the rules tell which programs have a number.
 	for _, h := range dp.hooks {
 		h.numbered = h.component || dp.named.has(h.port)
 	}

@@ -6,31 +6,33 @@ import (
 	"github.com/flowtally/flowtally/internal/kernel"
 )
 
-// Options of Open. The zero value works: 65,536 rules, and nothing pinned.
+// Options of Open. The zero value is valid.
 type Options struct {
-	// PinDir is a directory on a bpffs. Open makes it. Empty: nothing is pinned, and counting ends with the process.
+	// PinDir is a directory on a bpffs. Open creates it. If PinDir is empty, nothing is pinned, and counting ends with the
+	// process.
 	PinDir string
 
-	// MaxRules is the number of rules that fit. 0: 65,536, or MostCounters if that is less.
+	// MaxRules is the capacity for rules. The default is 65,536, or MostCounters if that is less.
 	MaxRules int
 
-	// MaxCounters is the number of counters that fit. 0: MaxRules.
+	// MaxCounters is the capacity for counters. The default is MaxRules.
 	MaxCounters int
 
-	// WorstCost is the most nodes and entries that one packet may touch. Open, and each change, refuses new rules that
-	// exceed it, with a [CostError]. It never refuses rules that exist, also those of an earlier process. 0: no bound.
+	// WorstCost bounds the nodes and entries that one packet may touch. A change that would exceed it fails with a
+	// [CostError]. Existing rules are never refused, nor are those of an earlier process. 0 means no bound.
 	WorstCost int
 
-	// Early lists the kinds of device ("veth") that make a socket buffer of each received packet before XDP runs. There
-	// ModeAuto prefers TCX ingress to native XDP. nil: veth and tuntap.
+	// Early lists the kinds of device ("veth") that allocate a socket buffer for each received packet before XDP runs. On
+	// these, ModeAuto prefers TCX ingress to native XDP. The default is veth and tuntap.
 	Early []string
 
-	// StayDetached keeps the mark of Release, so that Attach returns ErrDetached. Without it Open removes the mark.
+	// StayDetached makes Attach return ErrDetached after somebody has called Release with ReleaseOptions.Held. By default,
+	// Open ends that state.
 	StayDetached bool
 
 	// Logger may be nil.
 	Logger *slog.Logger
 
-	// Kernel is nil for the kernel of the host. Tests have others.
+	// Kernel replaces the kernel of the host in tests. Leave it nil.
 	Kernel kernel.Kernel
 }

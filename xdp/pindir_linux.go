@@ -14,13 +14,12 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// instancesDir holds the directories of the instances that name no directory of their own. It stays when the last instance ends:
-// a confined process, and a unit of systemd, may write to the directory that existed when they started, and not to another one
-// of its name.
+// instancesDir is the parent of the default directories of pins. Nobody removes it when the last instance ends: a confined process
+// or a systemd unit may write only to the directory that existed when it started, and not to a new one of the same name.
 const instancesDir = "/sys/fs/bpf/flowtally"
 
-// lockDir makes and locks the directory of the pins. The lock lasts until the file is closed, or the process ends. lockDir refuses
-// a directory that another user could have made, or could move away.
+// lockDir creates the directory of the pins and locks it until the file is closed or the process ends. It refuses a directory that
+// another user may have made, or could replace.
 func lockDir(dir string) (*os.File, error) {
 	if err := trustedSoFar(dir); err != nil {
 		return nil, err
@@ -46,14 +45,14 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// trustedSoFar checks the part of the path to the directory that exists. So no directory is made below one of another user, or off
-// a bpffs.
+// trustedSoFar checks the existing part of a path before lockDir creates the rest. So we create nothing below another user's
+// directory, and nothing outside of a bpffs.
 func trustedSoFar(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		f, err := openTrusted(at)
 		if err == nil {
 			defer f.Close()
-			if !onBPFFS(f) && !strings.HasPrefix(dir, bpffs+"/") { // where none is mounted there, mkdir says so
+			if !onBPFFS(f) && !strings.HasPrefix(dir, bpffs+"/") { // if none is mounted at bpffs, MkdirAll fails and lockDir explains
 				return notOnBPFFS(dir)
 			}
 			return nil
@@ -64,8 +63,8 @@ func trustedSoFar(dir string) error {
 	}
 }
 
-// openTrusted opens a directory. It and all directories above belong to root or to the user of this process, and no other user can
-// replace them.
+// openTrusted opens a directory. It refuses unless the whole path belongs to root or to the user of this process, and no other user
+// can replace a part of it.
 func openTrusted(dir string) (*os.File, error) {
 	path, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() })
 	if err == nil && why != "" {
@@ -82,7 +81,7 @@ func openTrusted(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// lockChecked locks the directory of the pins, if it is on a bpffs and only its owner can write to it.
+// lockChecked locks the directory of the pins. It must be on a bpffs, and only its owner may write to it.
 func lockChecked(f *os.File, dir string) error {
 	if !onBPFFS(f) {
 		return notOnBPFFS(dir)
@@ -104,11 +103,10 @@ func lockChecked(f *os.File, dir string) error {
 	return nil
 }
 
-// bpffs is where the kernel's users mount a bpffs. By default the pins are below it.
+// bpffs is the usual mount point of a bpffs.
 const bpffs = "/sys/fs/bpf"
 
-// mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to that bpffs, because flowtally trusts its
-// pins.
+// mountBPFFS returns a command that mounts a bpffs. Only root may write to it, because flowtally trusts the pins it finds.
 func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
 
 // onBPFFS reports whether a directory is on a bpffs.
@@ -117,8 +115,8 @@ func onBPFFS(dir *os.File) bool {
 	return unix.Fstatfs(int(dir.Fd()), &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }
 
-// notOnBPFFS is the error for a directory of pins that is not on a bpffs. It proposes a mount at the usual place alone: on a
-// directory like /tmp, a mount would hide files.
+// notOnBPFFS returns the error for a directory outside of a bpffs. It proposes a mount at the usual place only. A mount on the
+// directory itself could hide files, for example in /tmp.
 func notOnBPFFS(dir string) error {
 	step := "name a directory below " + bpffs + " under xdp.pin_dir, or leave xdp.pin_dir out"
 	if missing := (*probe.UnsupportedError)(nil); errors.As(probeBPFFS(), &missing) {

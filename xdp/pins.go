@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Repin checks whether the pins are where they were made. Pins that are gone (somebody has removed them, or unmounted their file
-// system) it makes again, from the descriptors of this process. lost: some were gone. err is the reason why they still are.
+// Repin makes missing pins again, from the descriptors of this process. Pins get lost, for example, when somebody removes them or
+// unmounts the bpffs. lost reports whether pins were missing. After an error they still are.
 func (dp *Datapath) Repin() (lost bool, err error) {
 	if err := dp.enter(); err != nil {
 		return false, err
@@ -20,7 +20,7 @@ func (dp *Datapath) Repin() (lost bool, err error) {
 	return dp.repin()
 }
 
-// pin is a map or a link, and the name of its pin in the directory.
+// pin is a map or a link, with the name of its pin.
 type pin struct {
 	name   string
 	object interface {
@@ -29,7 +29,7 @@ type pin struct {
 	}
 }
 
-// pins lists all pins that should exist. The meta map is last: if its pin exists, all exist.
+// pins lists all pins that should exist. The meta map comes last, so if its pin exists, all do.
 func (dp *Datapath) pins() []pin {
 	var all []pin
 	for _, h := range dp.hooks {
@@ -51,7 +51,7 @@ func (dp *Datapath) repin() (lost bool, err error) {
 	here := dp.inPlace()
 	there := make(map[string]bool)
 	if here {
-		// One listing takes three system calls, and a look at each pin takes one for each hook.
+		// A listing takes three system calls. To check each pin would take one per hook.
 		names, err := list(dp.lock)
 		if err != nil {
 			return false, err
@@ -77,10 +77,10 @@ func (dp *Datapath) repin() (lost bool, err error) {
 		}
 		old := dp.lock
 		dp.lock = moved
-		defer func() { err = errors.Join(err, unpinAll(old), old.Close()) }() // it may be elsewhere, with its pins
+		defer func() { err = errors.Join(err, unpinAll(old), old.Close()) }() // old may have been moved, with its pins
 	}
 	for _, p := range gone {
-		// Without Unpin, the object takes itself for pinned, and Pin does nothing.
+		// The object still believes in its old pin. Without Unpin, Pin would do nothing.
 		path := filepath.Join(dp.dir, p.name)
 		if err := errors.Join(p.object.Unpin(), p.object.Pin(path)); err != nil {
 			return true, fmt.Errorf("pinning %s again: %w", path, explain(err))
@@ -90,7 +90,7 @@ func (dp *Datapath) repin() (lost bool, err error) {
 	return true, nil
 }
 
-// inPlace reports whether the path of the pins leads to the directory that this process has locked.
+// inPlace reports whether the path of the pins still leads to the directory locked by this process.
 func (dp *Datapath) inPlace() bool {
 	found, err := os.Stat(dp.dir)
 	if err != nil {
@@ -100,8 +100,8 @@ func (dp *Datapath) inPlace() bool {
 	return err == nil && os.SameFile(found, locked)
 }
 
-// moveIn makes and locks another directory at the path of the pins. It refuses a directory with files in it: another instance,
-// which may have ended, made them.
+// moveIn creates and locks a new directory at the path of the pins. It refuses a directory with files, because these belong to
+// another instance, which may have ended since.
 func (dp *Datapath) moveIn() (*os.File, error) {
 	lock, err := dp.lockPins()
 	if err != nil {
@@ -120,7 +120,7 @@ func (dp *Datapath) moveIn() (*os.File, error) {
 	return lock, nil
 }
 
-// unpin removes a pin from an open directory, wherever the directory is by now.
+// unpin removes a pin from an open directory, even if somebody has moved the directory.
 func unpin(dir *os.File, name string) error {
 	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("unpinning %s: %w", filepath.Join(dir.Name(), name), explain(err))
@@ -128,14 +128,14 @@ func unpin(dir *os.File, name string) error {
 	return nil
 }
 
-// list lists a directory that is open.
+// list lists an open directory.
 func list(dir *os.File) ([]string, error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("listing %s: %w", dir.Name(), err)
 	}
 	names, err := dir.Readdirnames(-1)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // the directory was removed, and was empty then
+		return nil, nil // somebody removed the directory, which was empty
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", dir.Name(), err)
@@ -143,7 +143,7 @@ func list(dir *os.File) ([]string, error) {
 	return names, nil
 }
 
-// unpinAll removes all pins, the meta map's first: without it the others are leftovers.
+// unpinAll removes all pins, that of the meta map first. Without it, the next process treats the others as leftovers.
 func unpinAll(dir *os.File) error {
 	names, err := list(dir)
 	if err != nil {

@@ -45,8 +45,7 @@ func held(t testing.TB, e *lab.End) (hooks []string) {
 	return hooks
 }
 
-// Nothing is pinned where another user could take it away.
-func TestDirectoriesOfPins(t *testing.T) {
+func TestPinsAreRefusedWhereAnotherUserCouldReplaceThem(t *testing.T) {
 	need.BPF(t)
 	const other = 1001
 	for _, c := range []struct {
@@ -84,8 +83,7 @@ func TestDirectoriesOfPins(t *testing.T) {
 	}
 }
 
-// Destroy detaches by the links that it holds: where the pins are by then does not matter.
-func TestPinsThatWereMoved(t *testing.T) {
+func TestDestroyDetachesAfterPinsWereMoved(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
 	dp := openTest(t, Options{PinDir: dir, MaxRules: 256})
@@ -109,8 +107,8 @@ func TestPinsThatWereMoved(t *testing.T) {
 	}
 }
 
-// Pins that are gone are made again from descriptors; the next process adopts them and no packet is missing.
-func TestRepin(t *testing.T) {
+// The next process adopts the new pins, and no packet is missing.
+func TestRepinMakesLostPinsAgain(t *testing.T) {
 	for name, lose := range map[string]func(fs, dir string) error{
 		"a link": func(_, dir string) error {
 			links, err := filepath.Glob(filepath.Join(dir, "link-*-xdp"))
@@ -167,8 +165,7 @@ func TestRepin(t *testing.T) {
 	}
 }
 
-// Close says so when it detaches because the pins are gone for good.
-func TestPinsThatCannotBeMadeAgain(t *testing.T) {
+func TestCloseReportsProgramsDetachedForLackOfPins(t *testing.T) {
 	for name, take := range map[string]func(fs, dir string) error{
 		"unmounted": func(fs, _ string) error { return unix.Unmount(fs, unix.MNT_DETACH) },
 		"another's are there": func(_, dir string) error {
@@ -205,8 +202,8 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 	}
 }
 
-// A hook is taken while pins are gone, and pinned with the others when that is possible again.
-func TestAttachWithoutPins(t *testing.T) {
+// The file system of the pins is gone when the hook is attached, and comes back.
+func TestHookAttachedWithoutPinsIsPinnedLater(t *testing.T) {
 	w := testWire(t)
 	fs := t.TempDir()
 	mountPins(t, fs, "mode=0700")
@@ -232,13 +229,41 @@ func TestAttachWithoutPins(t *testing.T) {
 	openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
 }
 
+// A directory lies where the link should be pinned.
+func TestFailedPinDetachesTheProgramAndRecordsNoMode(t *testing.T) {
+	w := testWire(t)
+	dp := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
+	port, err := dp.Port(w.Near.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obstacle := dp.pinPath(site{hookKey: hookKey{port, HookIngress}})
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(obstacle)
+
+	err = w.Near.NS.Do(func() error {
+		_, err := dp.Attach(w.Near.Name, AttachOptions{Mode: ModeNative, Ingress: true})
+		return err
+	})
+	if !errors.Is(err, os.ErrExist) {
+		t.Errorf("attaching: %v, want an error of the pin", err)
+	}
+	if mode := dp.meta.port(port).mode(HookIngress); mode != "" {
+		t.Errorf("the record of the interface has mode %q, and no program is attached", mode)
+	}
+	if got := held(t, w.Near); len(got) != 0 {
+		t.Errorf("programs are left on %q", got)
+	}
+}
+
 // stuck is a link that does not detach, and does not say so.
 type stuck struct{ link.Link }
 
 func (stuck) Detach() error { return nil }
 
-// A program that is attached after Destroy is an error of Destroy.
-func TestDestroyChecksThatItDetached(t *testing.T) {
+func TestDestroyFailsIfAProgramStaysAttached(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
 	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})

@@ -17,13 +17,13 @@ import (
 )
 
 // Probe reports which features of this package work on this host, and on an interface of the calling thread's network namespace. It
-// attaches no program, because a driver may reset its queues for one.
+// does not try to attach a program, because a driver may reset its queues for that.
 func Probe(ifname string) []probe.Result { return new(Prober).Probe(ifname) }
 
-// Prober probes many interfaces. It shares lists of the kernel's state between them.
+// Prober probes many interfaces at less cost than as many calls of Probe: it lists the kernel's links and pins once.
 type Prober struct{ holders holders }
 
-// Probe is the function Probe.
+// Probe works like the function Probe.
 func (p *Prober) Probe(ifname string) []probe.Result {
 	all := []probe.Result{
 		probe.Ask("eBPF maps", "", probeMap()),
@@ -45,7 +45,7 @@ func (p *Prober) Probe(ifname string) []probe.Result {
 	return append(all, native, p.probeHook(ifi))
 }
 
-// permission turns a refusal for lack of rights into a conclusive no.
+// permission turns a permission error into a conclusive no. Otherwise the probe would be inconclusive.
 func permission(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return &probe.UnsupportedError{Feature: "eBPF", Reason: "not permitted to this process",
@@ -65,10 +65,10 @@ func probeMap() error {
 	return m.Close()
 }
 
-// probeTCX asks for the programs of a hook, which changes nothing.
+// probeTCX lists the programs of a TCX hook, which works only if the kernel has TCX.
 func probeTCX() error {
 	if err := probeMap(); err != nil {
-		return err // to a process without the right to use eBPF, the library reports that TCX is missing
+		return err // without the right to use eBPF, the library would report that TCX is missing
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -101,8 +101,8 @@ func probeBPFFS() error {
 	return nil
 }
 
-// probeHook reports whether the XDP hook of an interface is free. A hook of an instance of flowtally counts as free: it may be the
-// one that is asked about.
+// probeHook reports whether the XDP hook of an interface is free. A hook held by flowtally counts as free, because it may be held by
+// the very instance on whose behalf we probe.
 func (p *Prober) probeHook(ifi *net.Interface) probe.Result {
 	r := probe.Result{Feature: "free XDP hook", Object: ifi.Name, Answer: probe.Yes}
 	h := p.holders.of(ifi.Index)

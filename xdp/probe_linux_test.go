@@ -12,8 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestPermissionIsConclusive: an error of the kernel becomes a conclusive no only
-// where it says so; the fix fits the cause.
+// Only some errors of the kernel mean a definite no. The fix must suit the cause.
 func TestPermissionIsConclusive(t *testing.T) {
 	for _, c := range []struct {
 		err error

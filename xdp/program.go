@@ -7,23 +7,24 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Lengths of the frames that [Program.Run] takes. The kernel refuses shorter ones, because no driver delivers them. Its own limit
-// is above MaxRun.
+// Limits of a frame for [Program.Run]. The kernel refuses shorter frames, because no driver delivers them. It would accept longer
+// ones.
 const (
 	MinRun = 14
 	MaxRun = 64 << 10
 )
 
-// Program is the classifier on no hook: BPF_PROG_TEST_RUN runs it over frames of the caller. It counts on the counters of its rule
-// set. Its constants are those of the time when it was loaded, so it may not find later rules.
+// Program is a classifier without a hook. Run feeds it frames from memory, by BPF_PROG_TEST_RUN, and it counts them like packets. A
+// program may not find rules added after it was loaded: load another one.
 type Program struct {
 	prog *ebpf.Program
 	opts ebpf.RunOptions
 }
 
-// Load loads the program that would run on a hook of the interface with the number port. 0 is no interface. For HookEgress it
-// loads the XDP program with the constants of egress: a frame of the caller has nothing beside it, and BPF_PROG_TEST_RUN
-// refuses frames with cut IP headers in socket buffers.
+// Load loads the program that would run on a hook of the interface with the number port, or on no interface if port is 0.
+//
+// For HookEgress it loads an XDP program that decides like the TCX program. Socket buffers would bring nothing here, and
+// BPF_PROG_TEST_RUN refuses frames with a truncated IP header in them.
 func (dp *Datapath) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
 	if err := dp.enter(); err != nil {
 		return nil, err
@@ -36,8 +37,8 @@ func (dp *Datapath) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
 	return &Program{prog: p}, nil
 }
 
-// Run decides a frame of MinRun to MaxRun bytes, and counts it once if a rule matches. drop: the rule drops. One goroutine at a
-// time may call it.
+// Run classifies a frame of MinRun to MaxRun bytes. If a rule matches, the frame is counted once. drop reports whether the rule
+// drops it. Run must not be called concurrently.
 func (p *Program) Run(frame []byte) (drop bool, err error) {
 	p.opts.Data = frame
 	verdict, err := p.prog.Run(&p.opts)
@@ -53,7 +54,7 @@ func (p *Program) Run(frame []byte) (drop bool, err error) {
 	return false, fmt.Errorf("running the classifier over a frame of %d bytes: %w: verdict %d", len(frame), errVerdict, verdict)
 }
 
-// Close unloads the program. Its counts stay in the datapath.
+// Close unloads the program. The datapath keeps its counts.
 func (p *Program) Close() error { return p.prog.Close() }
 
 // Verdicts of an XDP program (linux/bpf.h).
@@ -62,4 +63,4 @@ const (
 	verdictPass = 2
 )
 
-var errVerdict = errors.New("a verdict that the program does not have")
+var errVerdict = errors.New("unexpected verdict")

@@ -7,11 +7,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The verifier takes tens of milliseconds for a program, so interfaces share programs. Programs of one hook differ only in
-// the number of their interface, and only rules that name an interface read that number. An interface that no rule names
-// has the program with number 0, which is no interface.
+// Loading a program takes tens of milliseconds, so interfaces share programs. The programs of a hook differ only in the number of
+// their interface, and only rules that name an interface look at the number. All other interfaces share the program with number
+// 0, which means no interface.
 
-// programs are loaded programs with number 0, by their site. All of them have the same constants.
+// programs are the shared programs, with number 0, by site. They have equal constants.
 type programs map[site]*ebpf.Program
 
 func (ps programs) close() {
@@ -21,10 +21,10 @@ func (ps programs) close() {
 	}
 }
 
-// namedPorts are the numbers of interfaces that rules have named. A number stays when its rules go: the interface keeps a
-// program of its own.
+// namedPorts are the numbers of interfaces that rules have named. A number remains when its rules are removed, because the
+// interface keeps its own program.
 type namedPorts struct {
-	all    bool // a rule asks for some bits of the number, or for number 0
+	all    bool // a rule matches a part of the number, or number 0
 	byPort map[uint16]bool
 }
 
@@ -46,8 +46,8 @@ func (n *namedPorts) add(rules []Rule) {
 	}
 }
 
-// numberPrograms gives each interface that rules name a program with its number. It comes before the rules. After an error
-// some interfaces have such a program, which does no harm, and the rules must not come.
+// numberPrograms loads a program with the number of the interface for each interface named by rules. Callers must call it before they
+// add the rules, and must not add them after an error. Programs exchanged before the error do no harm.
 func (dp *Datapath) numberPrograms(rules []Rule) error {
 	dp.named.add(rules)
 	exchanged := false
@@ -65,17 +65,17 @@ func (dp *Datapath) numberPrograms(rules []Rule) error {
 	if !exchanged {
 		return nil
 	}
-	// A packet may still be in the shared program, which does not find the rules.
+	// The shared program would not find the rules, and packets may still be in it.
 	if err := dp.wait(); err != nil {
 		return fmt.Errorf("exchanging the programs of interfaces that rules name: %w", err)
 	}
 	return nil
 }
 
-// programFor returns a program for a site, which the caller closes: one with the number of the interface if rules name it,
-// else a shared one.
+// programFor returns a program for a site: one with the number of the interface if rules name it, and a shared one otherwise. The
+// caller must close it.
 func (dp *Datapath) programFor(c constants, shared programs, at site) (*ebpf.Program, error) {
-	if at.component || dp.named.has(at.port) { // the kernel attaches a component once
+	if at.component || dp.named.has(at.port) { // a component cannot be shared: the kernel attaches it once
 		return dp.loadFor(c, at)
 	}
 
@@ -95,8 +95,7 @@ func (dp *Datapath) programFor(c constants, shared programs, at site) (*ebpf.Pro
 	return clone, nil
 }
 
-// loadFor loads a program with the number of its interface, and counts the load. The program is nil where Options.Kernel
-// stands in for the kernel; methods of a nil program do nothing.
+// loadFor loads a program for a site. Under Options.Kernel it returns a nil program, whose methods do nothing.
 func (dp *Datapath) loadFor(c constants, at site) (*ebpf.Program, error) {
 	p, err := dp.loader.load(c, at)
 	if err != nil {
@@ -112,8 +111,8 @@ func (dp *Datapath) loadFor(c constants, at site) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// reload exchanges the programs of all hooks for programs with the constants that the tables have now. All programs are
-// loaded before the first is exchanged: if one is refused, every hook keeps the program that it has.
+// reload gives all hooks programs with the current constants of the tables. It loads all programs before it exchanges the first. If
+// one fails to load, every hook keeps its old program.
 func (dp *Datapath) reload() error {
 	if err := dp.tables.check(); err != nil {
 		dp.log.Error("checking the trees", "error", err)
@@ -134,7 +133,8 @@ func (dp *Datapath) reload() error {
 		programByHook[h] = p
 	}
 
-	// The meta map names no constants while the hooks have programs of both kinds. A process that adopts such pins reloads.
+	// During the exchange, hooks have programs with different constants, so the meta map names none. If the process dies now, the
+	// next one reloads all programs.
 	dp.meta.clearLoaded()
 	dp.sharedPrograms.close()
 	dp.sharedPrograms = shared
@@ -143,7 +143,7 @@ func (dp *Datapath) reload() error {
 	}
 	if len(programByHook) > 0 {
 		if err := dp.wait(); err != nil {
-			// The new programs are attached, and stay. Without a grace period a pause must do.
+			// The new programs are attached, so there is no way back. Give packets time to leave the old ones.
 			dp.log.Error("waiting for the programs that were exchanged", "error", err)
 			time.Sleep(time.Second)
 		}
@@ -155,9 +155,10 @@ func (dp *Datapath) reload() error {
 	return nil
 }
 
-// exchangeProgram gives a hook a program, and owns the program from here on. If the link refuses it, the hook would go on
-// with a program that does not find all rules. So exchangeProgram reports an outage and drops the hook. If the link is not
-// attached any more, it leaves the hook to the next Look, which finds out why.
+// exchangeProgram gives a hook another program, and takes ownership of the program.
+//
+// If that fails, the hook would keep a program that does not find all rules. So exchangeProgram records an outage and drops the
+// hook. A link that is not attached any more is no concern here: the next Look finds out why.
 func (dp *Datapath) exchangeProgram(h *hook, p *ebpf.Program) {
 	err := h.update(p)
 	if err == nil {

@@ -6,34 +6,34 @@ import (
 	"sync/atomic"
 )
 
-// readTries bounds the attempts to read one slot. A second attempt is rare. But a CPU may stop between its two stores for as long
-// as an interrupt or a hypervisor takes.
+// readTries bounds the attempts to read one slot. A second attempt is rare, but an interrupt or a hypervisor may stop a CPU between
+// its two stores for a while.
 const readTries = 1 << 20
 
-// inOrder: the stores of one CPU become visible to others in their order.
+// inOrder is set on CPUs whose stores become visible to other CPUs in program order.
 const inOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 
-// values is the mapped memory of the counters, and where each count began. Reads take no lock of it, make no system call and
-// allocate nothing. A CPU's block is its slots, two words each, and behind them its marks.
+// values is the mapped memory of the counters, with the base of each count. Reading it takes no lock, makes no system call and
+// allocates nothing. The block of a CPU has a slot of two words for each counter, followed by the marks.
 type values struct {
 	words []uint64 // the blocks of all CPUs
 	block int      // words of a block
 	marks int      // words of a block before its marks
 	base  []sums   // by counter
-	least []uint64 // by counter: a number of bytes that its count has reached, in steps of 2^54; nil: 0 for all
+	least []uint64 // by counter: bytes already reached, a multiple of 2^54; nil if all are 0
 }
 
-// sums are the sums of the first and of the second words of a counter's slots, since the map was made. The second words have 56
-// bits of bytes. The bytes of a counter that has served many flows wrap around; their difference to an earlier sum is right.
+// sums adds up the slots of a counter: the first words, and the second words. Both count from the creation of the map. The second
+// words hold 56 bits of bytes, which wrap around. The difference of two sums is right all the same.
 type sums struct{ packets, seconds uint64 }
 
-// since returns the count from an earlier sum on.
+// since returns the count since an earlier sum.
 func (s sums) since(base sums) Pair {
 	packets := s.packets - base.packets
 	return Pair{Packets: packets, Bytes: (s.seconds - base.seconds - packets) >> 8}
 }
 
-// values returns the values in the memory of the counters' map. Each base is 0.
+// values returns the counters in the memory of their map. Each base is 0.
 func (g geometry) values(words []uint64) values {
 	return values{
 		words: words[:g.counterBytes()/8],
@@ -43,13 +43,13 @@ func (g geometry) values(words []uint64) values {
 	}
 }
 
-// pair reads one slot: its first word, packets, and its second word, which is 256 times the bytes of exactly these packets, plus
-// packets.
+// pair reads one slot, without a lock. The first word is packets. The second word is 256 times the bytes of exactly these packets,
+// plus packets, so its low byte repeats the low byte of the first word.
 //
-// The second word changes with every update. If it is the same before and after the load of the first word, the first word is
-// at most one update away, of at most 255 packets, and the low bytes give the difference. On a CPU that keeps the order of
-// stores the first word is ahead by that difference: its earlier value belongs to the second word. On others pair tries
-// again. Go's atomic loads keep their order on every architecture.
+// A program stores the first word, then the second. Every update changes the second word. If pair loads the same second word
+// before and after the first word, at most one update lies between the two words, and it adds at most 255 packets. The low bytes
+// then tell how many. On a CPU that stores in order, the first word can only be ahead: pair subtracts those packets, and gets
+// the value that belongs to the second word. On other CPUs it tries again. Go's atomic loads stay in order on every CPU.
 func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	w := v.words[at : at+2 : at+2]
 	for try := range readTries {
@@ -68,7 +68,7 @@ func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	return 0, 0, false
 }
 
-// raw sums the slots of a counter over all CPUs.
+// raw sums the slots of a counter over all CPUs, since the map was made.
 func (v *values) raw(id uint32) (all sums, err error) {
 	for at := int(id) * 2; at < len(v.words); at += v.block {
 		p, s, ok := v.pair(at)
@@ -81,7 +81,7 @@ func (v *values) raw(id uint32) (all sums, err error) {
 	return all, nil
 }
 
-// whole returns the bytes of a count from their low 56 bits. It is at least least, and less than 2^56 above it.
+// whole extends the low 56 bits of a count of bytes. The result is at least v.least[id], and less than 2^56 above it.
 func (v *values) whole(id uint32, bytes uint64) uint64 {
 	if v.least == nil {
 		return bytes
@@ -90,8 +90,8 @@ func (v *values) whole(id uint32, bytes uint64) uint64 {
 	return least + (bytes-least)<<8>>8
 }
 
-// setLeast notes the steps of bytes that a count has reached. Nobody reads this count meanwhile, and with steps above 0 nobody
-// reads any count.
+// setLeast records how many steps of 2^54 bytes a count has reached. The caller must make sure that nobody reads this count in the
+// meantime, and for steps above 0, that nobody reads at all.
 func (v *values) setLeast(id uint32, steps uint64) {
 	if v.least == nil && steps > 0 {
 		v.least = make([]uint64, len(v.base))
@@ -101,8 +101,8 @@ func (v *values) setLeast(id uint32, steps uint64) {
 	}
 }
 
-// KeepBytes notes how many bytes counters have reached, for Read and for the next process. The slots have only 56 bits of them.
-// It must be called before a counter has had 2^55 bytes (36 PB) since the last call. Open calls it.
+// KeepBytes records the high bits of the byte counts, for Read and for the next process. The slots hold only 56 bits of them.
+// Callers must call KeepBytes at least once while a counter counts 2^55 bytes (36 PB). Open calls it too.
 func (dp *Datapath) KeepBytes() {
 	if dp.enter() != nil {
 		return
@@ -114,14 +114,14 @@ func (dp *Datapath) KeepBytes() {
 		r := dp.meta.counter(id)
 		if err == nil && steps > r.steps() && steps < 256 {
 			r.setSteps(steps)
-			dp.reads.Lock() // no read is under way
+			dp.reads.Lock() // setLeast needs it
 			dp.values.setLeast(id, steps)
 			dp.reads.Unlock()
 		}
 	}
 }
 
-// read fills dst with the counters ids. It sums adjacent ones, which most are, eight at a time if the CPU can.
+// read fills dst with the values of the counters ids. Most ids are adjacent, and with AVX2 it sums eight adjacent counters at a time.
 func (v *values) read(ids []uint32, dst []Pair) error {
 	dst = dst[:len(ids)]
 	for len(ids) > 0 {
@@ -144,7 +144,7 @@ func (v *values) read(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-// adjacent returns how many of the first ids follow one another, at least one.
+// adjacent returns the length of the run of consecutive ids at the start.
 func adjacent(ids []uint32) int {
 	for i := 1; i < len(ids); i++ {
 		if ids[i] != ids[0]+uint32(i) {
@@ -154,8 +154,8 @@ func adjacent(ids []uint32) int {
 	return len(ids)
 }
 
-// sum fills dst with the counters from id on, and returns false if it met a slot in the middle of an update. The length of dst is
-// a multiple of 8. The caller has checked that the last counter exists.
+// sum fills dst with the values of the counters from id on. It returns false if it met a slot in the middle of an update. The length
+// of dst must be a multiple of 8, and all counters must exist.
 func (v *values) sum(id uint32, dst []Pair) bool {
 	cpus := len(v.words) / v.block
 	slots := v.words[int(id)*2 : (cpus-1)*v.block+(int(id)+len(dst))*2]
@@ -163,7 +163,7 @@ func (v *values) sum(id uint32, dst []Pair) bool {
 	return sumSlots(&slots[0], uintptr(v.block)*8, uintptr(cpus), uintptr(len(dst)), &base[0], &dst[0]) == 0
 }
 
-// readEach reads one counter after the other. The caller has checked that they exist.
+// readEach reads one counter after the other. All of them must exist.
 func (v *values) readEach(ids []uint32, dst []Pair) error {
 	dst = dst[:len(ids)]
 	words, base, block := v.words, v.base, v.block
@@ -186,9 +186,9 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-// Read fills dst with the values of the counters ids: what each has counted since its allocation on all CPUs, as a consistent
-// pair. It may be called from any goroutine, also while rules and counters change. The error is ErrTorn, ErrNotFound or
-// ErrClosed; then dst is undefined.
+// Read fills dst with the values of the counters ids, summed over all CPUs since their allocation. Packets and bytes of a value
+// always belong together. Read is safe to call while rules and counters change. The error is ErrTorn, ErrNotFound or ErrClosed,
+// and leaves dst undefined.
 func (dp *Datapath) Read(ids []uint32, dst []Pair) error {
 	dp.reads.RLock()
 	defer dp.reads.RUnlock()
@@ -198,13 +198,13 @@ func (dp *Datapath) Read(ids []uint32, dst []Pair) error {
 	return dp.values.read(ids, dst)
 }
 
-// ReadPairs fills dst with the values of ids, as Read does.
+// ReadPairs is Read into a type of the caller.
 func ReadPairs[P ~struct{ Packets, Bytes uint64 }](dp *Datapath, ids []uint32, dst []P) error {
 	return dp.Read(ids, pairsOf(dst))
 }
 
-// rows fills dst with the counters from id on, each with the sample time at. At a counter that cannot be read it returns the
-// error; that row and those behind it stay as they were.
+// rows fills dst with the values of the counters from id on, and the sample time at. If a counter cannot be read, its row and all
+// rows after it stay unchanged.
 func (v *values) rows(id uint32, dst []Row, at int64) error {
 	if uint64(id)+uint64(len(dst)) > uint64(len(v.base)) {
 		return fmt.Errorf("reading counters %d to %d: %w", id, int(id)+len(dst)-1, ErrNotFound)
@@ -232,8 +232,8 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 	return nil
 }
 
-// ReadRows fills dst with the values of the counters from first on, as Read does, each with the sample time at, in ns of
-// CLOCK_MONOTONIC. If it returns an error, each row has a value that Read would have returned, or the value of before.
+// ReadRows is Read of the adjacent counters from first on, into rows. Each row also gets the sample time at, in ns of
+// CLOCK_MONOTONIC. After an error, each row has either a correct value or its old one.
 func ReadRows[R ~struct {
 	Packets, Bytes uint64
 	SampledAt      int64

@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// recover takes up tables that an earlier process has left, perhaps in the middle of a change, while programs count by them.
+// recover adopts the tables of an earlier process, which may have died in the middle of a change. Programs classify packets by
+// them in the meantime.
 //
-// Live entries are the rules. Entries that the change was adding are live if it was committed, else dead. recover removes the
-// dead ones, and leads every slot to the best live entry of its key. Behind it, all programs of the earlier process find the
-// rules, and the caller decides with adopt whether they stay. The trees are built anew.
+// The live entries are the rules. recover completes a committed change and rolls back any other. It removes the dead entries,
+// points every slot to the best live entry of its key, and builds the trees anew. Afterwards the programs of the earlier process
+// find the right rules as far as their constants allow. adopt tells whether these programs can stay.
 func (t *tables) recover(masks map[uint8]*words) error {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
@@ -28,7 +29,7 @@ func (t *tables) recover(masks map[uint8]*words) error {
 			t.recoverTuple(u)
 		}
 	}
-	for _, e := range dead { // no slot leads to them any more
+	for _, e := range dead { // no slot points to them any more
 		t.entries.retire(e)
 	}
 
@@ -41,15 +42,15 @@ func (t *tables) recover(masks map[uint8]*words) error {
 	return t.forest.rebuild(chains)
 }
 
-// recoverEntries reads the directory. It takes the units of entries, makes the chains of the live ones, and returns the dead
-// ones. A word that describes no entry of the tables frees its unit.
+// recoverEntries reads the directory. It marks the units of entries as used, builds the chains of the live entries, and returns the
+// dead ones. It frees a unit whose word describes no valid entry.
 func (t *tables) recoverEntries() (dead []uint32) {
 	for unit := uint32(0); int(unit) < t.entries.units(); {
 		d := t.entries.dirWord(unit)
 		size := max(int(d.size()), 1)
 		u := t.tupleAt(unit, d)
 		if u == nil || size != t.entrySize(u, unit) {
-			if d != 0 { // most units are free, and a store would make their pages
+			if d != 0 { // do not touch the pages of unused memory
 				t.entries.setDir(unit, 0)
 			}
 			unit++
@@ -83,7 +84,7 @@ func (t *tables) recoverEntries() (dead []uint32) {
 	return dead
 }
 
-// tupleAt returns the tuple of the entry at a unit, whose directory word is d, or nil.
+// tupleAt returns the tuple of an entry, or nil if d, the directory word, describes no entry.
 func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
 	switch {
 	case d.state() == entryFree || int(unit) >= t.entries.units():
@@ -98,7 +99,7 @@ func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
 	return t.tuples[d.tuple()]
 }
 
-// entrySize returns the number of units that an entry of u takes.
+// entrySize returns the size of an entry of u in units.
 func (t *tables) entrySize(u *tuple, unit uint32) int {
 	if u.inTree() {
 		return t.entries.treeUnits(unit)
@@ -106,7 +107,7 @@ func (t *tables) entrySize(u *tuple, unit uint32) int {
 	return sizeFor(len(u.maskWords))
 }
 
-// recoverEntry puts a live entry into the chain of its key.
+// recoverEntry adds a live entry to the chain of its key.
 func (t *tables) recoverEntry(u *tuple, unit uint32, d dirWord) {
 	r := t.rule(u, unit)
 	var buf keyBuffer
@@ -125,8 +126,8 @@ func (t *tables) recoverEntry(u *tuple, unit uint32, d dirWord) {
 	t.counted(u, d.counter(), 1)
 }
 
-// chainOf returns the tuple and the chain of an entry's key. The entry may be live or dead. The results are nil for an entry of
-// the trees, and the chain is nil if the key has no live entry.
+// chainOf returns tuple and chain for the key of an entry, live or dead. Both are nil if the entry is not of a hashed tuple. The chain
+// is nil if the key has no live entry.
 func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
 	if int(unit) >= t.entries.units() {
 		return nil, nil
@@ -138,8 +139,8 @@ func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
 	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.maskWords))))]
 }
 
-// recoverSlots leads every slot of the hash table to the best live entry of its key. It takes away slots of keys without a live
-// entry, and second slots of a key, which insertFrom leaves if the process dies in it.
+// recoverSlots points every slot of the hash table to the best live entry of its key. It removes slots of keys without a live entry.
+// It also removes second slots of a key, left behind if the process died within insertFrom.
 func (t *tables) recoverSlots() {
 	seen := map[*chain]bool{}
 	for i := range uint64(len(t.table.slots)) {
@@ -160,7 +161,7 @@ func (t *tables) recoverSlots() {
 	}
 }
 
-// recoverSingles does the same for the single slots.
+// recoverSingles does for the single slots what recoverSlots does for the hash table.
 func (t *tables) recoverSingles() {
 	for id := range t.singles {
 		s := atomic.LoadUint64(&t.singles[id])
@@ -176,10 +177,10 @@ func (t *tables) recoverSingles() {
 	}
 }
 
-// recoverTuple lets attached programs, and the next ones, find every key of a tuple.
+// recoverTuple makes every key of a tuple findable, for the attached programs and for new ones.
 func (t *tables) recoverTuple(u *tuple) {
 	for key, c := range u.chains {
-		// A single slot never holds another key than the one that is a constant of the attached programs.
+		// The attached programs compare the single slot with one key, a constant. Only that key may be there.
 		if !t.owns(u, c.entries[0]) || len(u.chains) > 1 {
 			u.hashed = true
 		} else {
@@ -193,7 +194,8 @@ func (t *tables) recoverTuple(u *tuple) {
 		if _, ok := t.table.find(c.hash, c.entries[0]); ok {
 			continue
 		}
-		// A rule that was in force had a slot, so there is a place. A rule whose adding was cut short may have none.
+		// Inserting a rule that was in force always works, because it had a slot. It can fail for a rule being added when the
+		// process died. Then drop the rule.
 		if !t.table.insert(c.hash, t.entries.slot(c.entries[0], c.hash)) {
 			for _, e := range c.entries {
 				d := t.entries.dirWord(e)
@@ -209,7 +211,7 @@ func (t *tables) recoverTuple(u *tuple) {
 	}
 }
 
-// isLoaded reports whether programs that know the tuple as l find its rules. A tuple without rules becomes what they know.
+// isLoaded reports whether programs find the rules of a tuple if they know it as l. An empty tuple is changed to match l.
 func (u *tuple) isLoaded(l loadedTuple) bool {
 	var buf words
 	key := string(bytesOf(u.pack(buf[:0], &l.key)))
@@ -219,8 +221,8 @@ func (u *tuple) isLoaded(l loadedTuple) bool {
 	return u.hashed == !l.single && (u.hashed || u.key == key)
 }
 
-// adopt ends a recover without a load, if the attached programs find every rule. need and loaded are their constants, by the
-// meta map. It returns these constants.
+// adopt checks whether the attached programs find every rule. need and loaded are their constants, from the meta map. If so, recover
+// ends without a load, and adopt returns the constants.
 func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 	var places []*tuple
 	for _, l := range loaded {

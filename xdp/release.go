@@ -8,36 +8,37 @@ import (
 	"time"
 )
 
-// Release takes from an instance what it has in the kernel, by the paths of its pins. It loads no program, reads no rule and builds
-// no tree. So it works if the instance does not start, hangs or is dead, and takes no longer for more flows.
+// Release works on the paths of the pins alone. It loads no program, reads no rule and builds no tree. So it helps when an instance
+// does not start or hangs, and many flows do not slow it down.
 
-// ReleaseOptions says what Release takes. The zero value takes everything, of a process that is gone.
+// ReleaseOptions says what Release removes. The zero value removes everything of a process that has ended.
 type ReleaseOptions struct {
-	// Keep names pins that stay, with their maps and links. Empty: none stays, and the directory goes too.
+	// Keep names pins to leave in place, with their maps and links. If it is empty, Release also removes the directory.
 	Keep []string
 
-	// Held takes the programs of a process that runs, or hangs, off their hooks. Its maps and their pins stay. A mark stays
-	// beside them, so that the process attaches no program again.
+	// Held detaches the programs of a running or hanging process. Maps and their pins remain. Release leaves a mark, so that
+	// the process does not attach its programs again.
 	Held bool
 
-	// Own takes everything of the calling process, which then ends. The process has the lock, so Release does not wait for it.
+	// Own removes everything of the calling process, just before it ends. Release does not lock the pins, because the process
+	// has locked them itself.
 	Own bool
 
-	// Patience is how long Release waits for a process that is ending. 0: not at all.
+	// Patience is how long Release waits for the lock of an ending process.
 	Patience time.Duration
 }
 
-// Released tells what Release has found and taken away.
+// Released counts what Release has removed.
 type Released struct {
-	Programs int // taken off their hooks
-	Pins     int // removed
+	Programs int // detached
+	Pins     int
 }
 
-// detachedPin is the mark of ReleaseOptions.Held: a second pin of the meta map. The next Open removes it, unless
+// detachedPin is the mark left by ReleaseOptions.Held, a second pin of the meta map. The next Open removes it, unless
 // Options.StayDetached is set.
 const detachedPin = "detached"
 
-// isOurPin reports whether a name in a directory of pins is of this package.
+// isOurPin reports whether this package makes pins of this name.
 func isOurPin(name string) bool {
 	if isLinkPin(name) || name == detachedPin || name == convertedPin {
 		return true
@@ -45,7 +46,7 @@ func isOurPin(name string) bool {
 	return slices.ContainsFunc(newMaps().all, func(m *sharedMap) bool { return m.name == name })
 }
 
-// PinsIn lists the names of the pins in a directory, without those of other files. A directory that does not exist has none.
+// PinsIn lists the names of our pins in a directory. If the directory does not exist, the list is empty.
 func PinsIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -60,7 +61,7 @@ func PinsIn(dir string) ([]string, error) {
 	return names, err
 }
 
-// detached reports whether Release has taken the hooks of this instance.
+// detached reports whether somebody has called Release with ReleaseOptions.Held for this instance.
 func (dp *Datapath) detached() bool {
 	if dp.dir == "" {
 		return false

@@ -13,11 +13,12 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// Release takes the programs and the pins of an instance away. dir is the directory of the pins; if it does not exist, there is
-// nothing to do. The error is ErrInUse if a process has the pins, and neither o.Held nor o.Own is set.
+// Release detaches the programs of an instance and removes its pins. dir is the directory of the pins. If it does not exist, Release
+// does nothing. The error is ErrInUse if a process has locked the pins, unless o.Held or o.Own is set.
 func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	f, err := openTrusted(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -28,7 +29,7 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	}
 	defer f.Close()
 	if !onBPFFS(f) {
-		return done, nil // no pins, whatever the names of the files are
+		return done, nil // files outside of a bpffs are no pins, whatever their names
 	}
 
 	if !o.Held && !o.Own {
@@ -42,13 +43,13 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	}
 
 	var errs []error
-	if o.Held { // the mark is first: without it a live process would attach its programs again
+	if o.Held { // mark first, or a live process would attach its programs again
 		errs = append(errs, markDetached(dir, names))
 	}
 	done.Programs, err = detachAll(dir, names, o.Keep)
 	errs = append(errs, err)
 
-	// The meta map's pin goes before those of the other maps: without it they are leftovers.
+	// Remove the pin of the meta map first. If this process dies in between, the next Open treats the other pins as leftovers.
 	slices.SortFunc(names, func(a, b string) int { return metaFirst(a) - metaFirst(b) })
 	for _, name := range names {
 		if !isOurPin(name) || slices.Contains(o.Keep, name) || o.Held && !isLinkPin(name) {
@@ -68,8 +69,8 @@ func Release(dir string, o ReleaseOptions) (done Released, err error) {
 	return done, errors.Join(errs...)
 }
 
-// detachAll takes the programs of pinned links off their hooks, except those in keep. If keep is empty, it also empties the places
-// in libxdp dispatchers, whose names do not tell the interface.
+// detachAll detaches the programs of pinned links, except those in keep. If keep is empty, it also detaches components from libxdp
+// dispatchers. It cannot select components by interface, because their pins do not name it.
 func detachAll(dir string, names, keep []string) (programs int, err error) {
 	var errs []error
 	if len(keep) == 0 && slices.Contains(names, "counters") {
@@ -90,7 +91,7 @@ func detachAll(dir string, names, keep []string) (programs int, err error) {
 	return programs, errors.Join(errs...)
 }
 
-// evict takes programs of another build off their hooks, for a start that fails. The maps stay pinned, with their counts.
+// evict detaches programs of another build when Open fails. The maps stay pinned, with their counts.
 func evict(lock *os.File, dir string) (programs int, err error) {
 	names, err := PinsIn(dir)
 	if err != nil {
@@ -105,7 +106,7 @@ func evict(lock *os.File, dir string) (programs int, err error) {
 	return programs, err
 }
 
-// OtherBuild reports whether programs of another build than this one's are attached by the pins in a directory.
+// OtherBuild reports whether the pins in a directory keep programs of another build attached.
 func OtherBuild(dir string) (bool, error) {
 	names, err := PinsIn(dir)
 	if err != nil || !slices.ContainsFunc(names, isLinkPin) || !slices.Contains(names, "meta") {
@@ -117,7 +118,8 @@ func OtherBuild(dir string) (bool, error) {
 	}
 	defer m.Close()
 	if m.Type() != ebpf.Array || m.ValueSize() < 8*metaHeader {
-		return false, fmt.Errorf("opening pinned map %s/meta: %w: not a map of flowtally", dir, ErrIncompatible)
+		return false, fmt.Errorf("opening pinned map %s/meta: %w: not a map of flowtally; to remove it: flowtally clean --pin-dir %s",
+			dir, ErrIncompatible, trust.Quote(dir))
 	}
 	s := &sharedMap{name: "meta", m: hostMap{m}}
 	if err := s.mmap(); err != nil {
@@ -132,10 +134,10 @@ func OtherBuild(dir string) (bool, error) {
 		return false, err
 	}
 	object := metaOf(s.words, g).object()
-	return object != 0 && object != objectHash(), nil // 0: in the middle of an exchange
+	return object != 0 && object != objectHash(), nil // 0 while programs are being exchanged
 }
 
-// metaFirst orders the meta map's pin before all others.
+// metaFirst sorts the pin of the meta map before all others.
 func metaFirst(name string) int {
 	if name == "meta" {
 		return 0
@@ -143,7 +145,7 @@ func metaFirst(name string) int {
 	return 1
 }
 
-// lockWithin locks a directory of pins. A process that is ending may hold the lock for a moment.
+// lockWithin locks a directory of pins. It retries for a while, because an ending process may still have the lock.
 func lockWithin(f *os.File, dir string, patience time.Duration) error {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -158,8 +160,7 @@ func lockWithin(f *os.File, dir string, patience time.Duration) error {
 	}
 }
 
-// detachPinned takes the program of a pinned link off its hook. To remove the pin would not be enough if a process has the link
-// open.
+// detachPinned detaches the program of a pinned link. Removing the pin would not do if a process has the link open.
 func detachPinned(path string) (attached bool, err error) {
 	l, err := link.LoadPinnedLink(path, nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -176,7 +177,7 @@ func detachPinned(path string) (attached bool, err error) {
 	return ifindex != 0, nil
 }
 
-// leaveDispatchers empties the places that programs of the pinned counters have in libxdp dispatchers.
+// leaveDispatchers detaches the components that use the pinned map of counters.
 func leaveDispatchers(counters string) (int, error) {
 	m, err := ebpf.LoadPinnedMap(counters, nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -189,7 +190,7 @@ func leaveDispatchers(counters string) (int, error) {
 	return dispatcher.LeaveAll(m)
 }
 
-// markDetached makes the mark that the instance is detached. Without a meta map no process counts by these pins.
+// markDetached makes the detachedPin. Without a meta map there is no instance to mark.
 func markDetached(dir string, names []string) error {
 	if !slices.Contains(names, "meta") || slices.Contains(names, detachedPin) {
 		return nil
@@ -199,7 +200,7 @@ func markDetached(dir string, names []string) error {
 		return fmt.Errorf("marking the instance as detached: %w", explain(err))
 	}
 	defer m.Close()
-	mark, err := m.Clone() // Pin moves the pin of an object that has one
+	mark, err := m.Clone() // a second Pin on m would move its first pin
 	if err != nil {
 		return fmt.Errorf("marking the instance as detached: %w", err)
 	}

@@ -44,8 +44,8 @@ func holdsProgram(t *testing.T, w *lab.Wire) (is bool) {
 	return is
 }
 
-// TestReleaseTakesAllAwayByPath: programs are detached and pins removed without reading a rule, in a second.
-func TestReleaseTakesAllAwayByPath(t *testing.T) {
+// Release must not read any rule, so it takes less than a second even for many.
+func TestReleaseRemovesProgramsAndPinsByPath(t *testing.T) {
 	dir, w := pinnedSet(t, 4000)
 	began := time.Now()
 	done, err := Release(dir, ReleaseOptions{})
@@ -61,8 +61,8 @@ func TestReleaseTakesAllAwayByPath(t *testing.T) {
 	}
 }
 
-// TestReleaseRespectsTheLock: what a process has stays, unless its hooks alone are taken. Then it takes none until the
-// next Open, and not even then if that is to stay detached.
+// Release leaves a running process alone, except with Held. Then the process attaches nothing until the next Open, and not even then
+// if that one asks for StayDetached.
 func TestReleaseRespectsTheLock(t *testing.T) {
 	dir, w := pinnedSet(t, 1)
 	dp, err := Open(Options{MaxRules: 4096, PinDir: dir})
@@ -100,7 +100,6 @@ func TestReleaseRespectsTheLock(t *testing.T) {
 	}
 }
 
-// TestReleaseKeepsNamedPins: what a start has found stays.
 func TestReleaseKeepsNamedPins(t *testing.T) {
 	dir, w := pinnedSet(t, 1)
 	before, err := PinsIn(dir)
@@ -117,8 +116,7 @@ func TestReleaseKeepsNamedPins(t *testing.T) {
 	}
 }
 
-// TestAFailedStartLeavesNoProgramOfAnotherBuild: whatever ends Open, it exchanges programs of another build or takes them
-// off their hooks. Programs of this build stay where they are.
+// Whatever makes Open fail, programs of another build are exchanged or detached. Programs of this build stay.
 func TestAFailedStartLeavesNoProgramOfAnotherBuild(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		dir, w := pinnedSet(t, 1)

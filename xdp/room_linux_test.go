@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestAnEntryOfTheTreesIsNotUsedAgain removes and moves rules of the trees while no unit is free: the memory of a removed
-// rule is used again only when the trees lead to it no more, and each rule moves.
-func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
+// Rules of the trees are removed and get other ranks while no unit is free. Every change must still succeed.
+func TestEntryIsReusedOnlyAfterTheTreesForgetIt(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	dp.tables.hooks = map[hookKey]*hook{{}: nil} // keep to the order, as with an attached program
 	s := stages{dp: dp}
@@ -33,9 +32,8 @@ func TestAnEntryOfTheTreesIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestARuleWithoutAPlaceHasItsFields adds a rule of a known mask of which the slot table has no place for the key. The rule
-// needs a layer that no program reads before.
-func TestARuleWithoutAPlaceHasItsFields(t *testing.T) {
+// The hash table has no place for the key of a new rule of a known mask. The rule also needs a layer that no program parses yet.
+func TestRuleMovedToTheTreesStillGetsItsLayersParsed(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
 	id := mustCounter(t, dp, "a")
 	v4 := exact4(1, 2, 3, 4, id)

@@ -6,37 +6,38 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// Rule matches the packets whose keys equal Key under Mask, and whose ports are in Ports. Of the rules that match a packet,
-// the one with the lowest (Priority, Order) counts it. Rules that overlap differ in (Priority, Order).
+// Rule matches a packet if the key of the packet equals Key under Mask, and its ports are in Ports. If several rules match, the one
+// with the lowest (Priority, Order) counts the packet. Overlapping rules must differ in (Priority, Order).
 type Rule struct {
-	Key, Mask Key // Key has no bit outside Mask
+	Key, Mask Key // Key must not have bits outside of Mask
 
-	// Ports are ranges of the outer and of the inner ports. A rule with a range has FlagL4 in Key and Mask of that level,
-	// and no bit of the port in Mask.
+	// Ports are ranges for the outer and for the inner headers. At a level with a range, Key and Mask must have FlagL4, and
+	// Mask must not have a bit of that port.
 	Ports [2]Ports
 
 	Priority uint16
 	Order    uint32
-	Counter  uint32 // its number
+	Counter  uint32 // Counter.ID
 	Drop     bool
 }
 
-// Ports are ranges of the source and the destination ports of one level of headers.
+// Ports are ranges of source and destination ports, at one level of headers.
 type Ports = tree.Ranges
 
-// Range is a range of ports in host order, with both ends. The zero Range is every port.
+// Range is a range of ports in host order, including both ends. The zero Range contains every port.
 type Range = tree.Range
 
-// rank is (Priority, Order) as one number. The lowest wins.
+// rank returns (Priority, Order) as one number. The lowest rank wins.
 func (r *Rule) rank() uint64 { return uint64(r.Priority)<<32 | uint64(r.Order) }
 
-// noRank is above the rank of every rule.
+// noRank is higher than the rank of every rule.
 const noRank = ^uint64(0)
 
-// WinsOver reports whether r would count a packet that both rules match, and whether there may be such a packet.
+// WinsOver reports whether some packet may match both rules, and r would count it.
 func (r *Rule) WinsOver(o *Rule) bool { return r.rank() < o.rank() && r.Overlaps(o) }
 
-// Overlaps reports whether a packet may match both rules. It does not look at ranges of ports.
+// Overlaps reports whether some packet may match both rules. It ignores ranges of ports, so it may report an overlap where there is
+// none.
 func (r *Rule) Overlaps(o *Rule) bool {
 	rk, rm, ok, om := r.Key.words(), r.Mask.words(), o.Key.words(), o.Mask.words()
 	for w := range rk {
@@ -47,7 +48,7 @@ func (r *Rule) Overlaps(o *Rule) bool {
 	return classesOf(r)&classesOf(o) != 0
 }
 
-// ranged reports whether the rule has a range that is not every port.
+// ranged reports whether the rule has a range that excludes some port.
 func (r *Rule) ranged() bool {
 	for _, p := range r.Ports {
 		for _, at := range []Range{p.Src, p.Dst} {
@@ -59,7 +60,7 @@ func (r *Rule) ranged() bool {
 	return false
 }
 
-// matches reports whether the rule matches a packet. The linear matcher, by which trees are checked, compares so.
+// matches reports whether the rule matches a packet. It defines the meaning of Rule for forest.check.
 func (r *Rule) matches(key *words) bool {
 	k, m := r.Key.words(), r.Mask.words()
 	for w := range k {
@@ -76,7 +77,7 @@ func (r *Rule) matches(key *words) bool {
 	return true
 }
 
-// within reports whether a port, which is in network order, is in a range.
+// within reports whether a port in network order is in a range.
 func within(r Range, port []byte) bool {
 	n := binary.BigEndian.Uint16(port)
 	return r == Range{} || n >= r.First && n <= r.Last

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// checkRule returns an error if a caller's rule breaks what Rule demands.
+// checkRule returns an error if a rule is not as Rule demands.
 func (dp *Datapath) checkRule(r *Rule) error {
 	k, m := r.Key.words(), r.Mask.words()
 	for w := range k {
@@ -42,31 +42,32 @@ func checkPorts(key, mask *Headers, p Ports) error {
 	return nil
 }
 
-// Add adds all of rules or none. When it returns, they decide every packet on every hook. Meanwhile other rules have missed no
-// packet and counted none twice.
+// Add adds all of rules or none. When it returns, the rules apply to every packet on every hook. Other rules miss no packet during
+// the change, and count none twice.
 //
-// A rule costs a few stores. If programs do not read a layer or an IP version that rules need, or if another mask is to be
-// hashed, programs are loaded, once for all of rules.
+// Adding a rule costs a few stores. New programs are loaded if the rules need a layer or an IP version that the attached programs do
+// not parse, or if another mask is to be hashed. One load serves all of rules.
 func (dp *Datapath) Add(rules ...Rule) error { return dp.Exchange(nil, rules) }
 
-// Exchange puts the rules fresh in the places of old, all or none. It finds the rules of old by key, mask, ports and rank.
+// Exchange replaces the rules old by the rules fresh, all or none. It identifies the rules of old by key, mask, ports, Priority and
+// Order.
 //
-// A rule of fresh with the key, mask and counter of one of old is that rule with another rank or action: it takes single
-// stores and no more room. The other rules of fresh come before the rest of old goes. So a packet that matches rules of both
-// is decided all the while, and dropped all the while if both drop.
+// A rule of fresh may have the key, mask and counter of a rule of old. Then Exchange changes that rule in place, which takes single
+// stores and no memory. It adds the remaining rules of fresh before it removes those of old. So a packet that matches rules of
+// both always matches one of them, and if both drop, it is always dropped.
 //
-// While up to 512 rules come, a packet counts for the rule that won before them, or for the one that wins with all of them.
-// While up to 512 rules go, it counts for the one that wins before, or the one that wins after. In a larger change a worse
-// one of two new rules may count a packet until Exchange returns; but no new rule decides a packet before the trees have
-// taken theirs.
+// Up to 512 rules are added in an order with a guarantee: each packet counts for the rule that won before the change, or for the
+// rule that wins after it. The same holds for removing up to 512 rules. In a larger change, the wrong one of two new rules may
+// count some packets until Exchange returns.
 //
-// If the error satisfies ErrUndone, rules that are gone again have decided some packets.
+// If the rules of fresh cannot be added, Exchange restores the old rules. The error is an ErrUndone if some packets may have met rules
+// of fresh before that.
 func (dp *Datapath) Exchange(old, fresh []Rule) error {
 	return dp.ExchangeContext(context.Background(), old, fresh)
 }
 
-// ExchangeContext is Exchange. If ctx ends while rules come, the rules are as before, and the error is that of ctx. Once the
-// first rule of old goes, all of them go.
+// ExchangeContext is Exchange with a context. If ctx ends while rules are being added, ExchangeContext restores the old rules and
+// returns the error of ctx. Once it has begun to remove rules of old, it ignores ctx.
 func (dp *Datapath) ExchangeContext(ctx context.Context, old, fresh []Rule) error {
 	if err := dp.enterChanges(); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (dp *Datapath) ExchangeContext(ctx context.Context, old, fresh []Rule) erro
 	}
 
 	err = dp.tables.come(ctx, come)
-	// Reloading the programs drops masks that no rule uses, so there may be room now.
+	// Reloading the programs drops masks no rule uses, which may make room.
 	if errors.Is(err, ErrFull) && dp.reload() == nil {
 		err = dp.tables.come(ctx, come)
 	}
@@ -98,8 +99,8 @@ func (dp *Datapath) ExchangeContext(ctx context.Context, old, fresh []Rule) erro
 	return dp.tables.leave(leave)
 }
 
-// NoteChange notes in the pins that the caller begins, or ends, a change of its rules by several calls. If the process dies in
-// between, Unfinished tells the next one, until that one notes an end.
+// NoteChange records in the pins that the caller begins or ends a change of several calls. If the process dies in between, the next
+// one learns it from Unfinished, until it calls NoteChange(false).
 func (dp *Datapath) NoteChange(underWay bool) {
 	if dp.enter() != nil {
 		return
@@ -111,8 +112,8 @@ func (dp *Datapath) NoteChange(underWay bool) {
 	}
 }
 
-// Unfinished reports whether the earlier process died within a noted change, and returns the rules that it was adding. Programs
-// may have counted packets by them until Open dropped them.
+// Unfinished reports whether the earlier process died within a change recorded by NoteChange. It returns the rules being added at
+// that time. Open has dropped them, but they may have counted packets before.
 func (dp *Datapath) Unfinished() (changing bool, added []Rule) {
 	if dp.enter() != nil {
 		return false, nil
@@ -121,7 +122,7 @@ func (dp *Datapath) Unfinished() (changing bool, added []Rule) {
 	return dp.meta.underWay(setChanging), dp.tables.dropped
 }
 
-// Remove removes all of rules or none. It does not compare Counter and Drop.
+// Remove removes all of rules or none. It ignores their Counter and Drop.
 func (dp *Datapath) Remove(rules ...Rule) error { return dp.Exchange(rules, nil) }
 
 // Rules lists the rules, best first.

@@ -2,7 +2,7 @@ package xdp
 
 import "encoding/binary"
 
-// packetOf is the key of a packet that a rule matches: its other bits are random, apart from the flags.
+// packetOf returns the key of a packet that matches a rule. Flags are those of the rule, and all other free bits are random.
 func packetOf(r *Rule, random func() uint64) (key Key) {
 	k, m := r.Key.words(), r.Mask.words()
 	w := key.words()
@@ -21,11 +21,11 @@ func packetOf(r *Rule, random func() uint64) (key Key) {
 	return key
 }
 
-// packetFor is packetOf with the flag of an IP version, if the rule looks at a field of IP.
+// packetFor is packetOf for estimates: if the rule looks at a field of IP, the packet has an IP version.
 func packetFor(r *Rule, random func() uint64) Key {
 	key := packetOf(r, random)
 	if c := classesOf(r); key.Out.Flags&(FlagIPv4|FlagIPv6) == 0 && c&(1<<classOther) == 0 {
-		key.Out.Flags |= FlagIPv4 // a field of IP, of either version
+		key.Out.Flags |= FlagIPv4
 		if c&(1<<classIPv4) == 0 {
 			key.Out.Flags ^= FlagIPv4 | FlagIPv6
 		}

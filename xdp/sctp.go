@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// HasSCTP reports whether the kernel has SCTP now, or does not tell (a /proc of subset=pid). The kernel loads SCTP when any
-// user opens such a socket.
+// HasSCTP reports whether the kernel has SCTP loaded. If the kernel does not tell (/proc mounted with subset=pid), it returns true.
+// Note that any user can make the kernel load SCTP later, by opening such a socket.
 func HasSCTP() bool {
 	f, err := os.Open("/proc/net/protocols")
 	if err != nil {
@@ -25,7 +25,7 @@ func HasSCTP() bool {
 	return false
 }
 
-// harmOfGeneric refuses generic XDP where it would crash the kernel: see Attachment.HarmsSCTP.
+// harmOfGeneric returns an error if generic XDP could crash the kernel: see Attachment.HarmsSCTP.
 func (dp *Datapath) harmOfGeneric(dev device, o AttachOptions) error {
 	if !dev.local() || o.GenericBesideSCTP || !dp.hasSCTP() {
 		return nil

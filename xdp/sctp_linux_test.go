@@ -8,8 +8,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestGenericModeIsRefusedWhereItWouldCrashTheKernel: a veth refuses the mode while the kernel has SCTP. The machines of
-// internal/lab/vm show the crash.
+// A veth refuses generic mode while SCTP is loaded. The virtual machines of internal/lab/vm show the crash itself.
 func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 	w := testWire(t)
 	generic := AttachOptions{Mode: ModeGeneric, Ingress: true}
@@ -52,7 +51,7 @@ func TestGenericModeIsRefusedWhereItWouldCrashTheKernel(t *testing.T) {
 	}
 }
 
-// TestOnlyDevicesOfThisHostHarmSCTP: a wire and the programs behind a tap send no buffers of SCTP.
+// Neither a wire nor the process behind a tap sends SCTP buffers with segments.
 func TestOnlyDevicesOfThisHostHarmSCTP(t *testing.T) {
 	for _, tt := range []struct {
 		dev  device

@@ -6,12 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// secret is the multipliers of the hash. They are random: who sends packets, or gets the sender's addresses banned by rules,
-// cannot choose keys that collide. The secret lives as long as the pins, because the slots were filled by it.
+// secret holds the random multipliers of the hash. Because of them, nobody can choose keys that collide: neither by sending packets,
+// nor by getting addresses of their choice into the rules. The secret lives as long as the pins, because the positions of the
+// slots depend on it.
 type secret struct {
-	mul  [Words][2]uint64 // by word: of its low and its high half
-	seed uint64           // of the id of the tuple
-	fold uint64           // of the sum; odd
+	mul  [Words][2]uint64 // by word: for its low half and its high half
+	seed uint64           // for the id of the tuple
+	fold uint64           // for the sum; odd
 }
 
 const secretWords = 2*Words + 2
@@ -19,7 +20,7 @@ const secretWords = 2*Words + 2
 // drawSecret fills the words of the meta map that hold the secret.
 func drawSecret(mem []uint64) {
 	var b [8 * secretWords]byte
-	rand.Read(b[:]) // it never returns an error
+	rand.Read(b[:]) // never returns an error
 	for i := range secretWords {
 		atomic.StoreUint64(&mem[i], binary.NativeEndian.Uint64(b[8*i:]))
 	}
@@ -33,7 +34,7 @@ func secretOf(mem []uint64) *secret {
 	return s
 }
 
-// hash returns the hash of a packed key, as ft_hash of bpf/tables.h computes it. word is the words that the key has.
+// hash computes the hash of a packed key, like ft_hash of bpf/tables.h. word lists the words of the packed key.
 func (s *secret) hash(id uint8, word []uint8, packed []uint64) uint64 {
 	h := s.tupleSeed(id)
 	for i, w := range word {

@@ -46,9 +46,8 @@ func collide(s *secret, n, slots int) (all [][16]byte) {
 	return all
 }
 
-// TestNobodyChoosesAddressesThatCollide: addresses that fill one place of one rule set's table are
-// spread over the table of another rule set, and without the secret no other collisions can be
-// computed. The secret lives as long as the pins.
+// Addresses that collide in one table are spread in a table with another secret. Without the secret, nobody can compute others. The
+// secret lives as long as the pins.
 func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	const n = 40
 	w := testWire(t)
@@ -124,8 +123,8 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	}
 }
 
-// TestKeysWithoutAPlace: keys for which the hash table has no place are found in the trees, and leave them again.
-func TestKeysWithoutAPlace(t *testing.T) {
+// The test knows the secret, and chooses keys for which the hash table has no place. They can also be removed again.
+func TestKeysWithoutASlotAreFoundInTheTrees(t *testing.T) {
 	const n = 40
 	tab, err := newModel(256)
 	if err != nil {
@@ -174,8 +173,8 @@ func TestKeysWithoutAPlace(t *testing.T) {
 	}
 }
 
-// TestDifferencesInHighBytesDoNotCollide: with one multiplier for each 64-bit word, keys that differ
-// in the last bytes of two words share 256 hashes, whatever the multipliers are.
+// With a single multiplier per 64-bit word, keys that differ in the last bytes of two words would share 256 hashes, whatever the
+// multipliers.
 func TestDifferencesInHighBytesDoNotCollide(t *testing.T) {
 	mem := make([]uint64, secretWords)
 	for range 20 {
@@ -191,8 +190,8 @@ func TestDifferencesInHighBytesDoNotCollide(t *testing.T) {
 	}
 }
 
-// TestKeysInARowAreSpread: a full table takes addresses and ports in a row with any secret.
-func TestKeysInARowAreSpread(t *testing.T) {
+// Consecutive addresses and ports must fill the table completely, whatever the secret.
+func TestConsecutiveKeysFillTheTable(t *testing.T) {
 	const n = 1 << 14
 	mem := make([]uint64, secretWords)
 	for name, key := range map[string]func(i uint64) [2]uint64{

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Simulated is counters in memory of this process, as programs would leave them. The bench reads those of a machine with another
-// number of CPUs; tests of the whole engine count packets with them.
+// Simulated holds counters in the memory of this process, as programs would leave them. The benchmarks use it to read the counters of
+// a machine with many CPUs. Tests of the whole engine use it to count packets.
 type Simulated struct {
 	values values
 	mem    []byte
 }
 
-// NewSimulated makes counters of so many CPUs. All are 0.
+// NewSimulated makes counters for a number of CPUs. All are 0.
 func NewSimulated(counters, cpus int) (*Simulated, error) {
 	g, err := newGeometry(Options{MaxCounters: counters}, cpus)
 	if err != nil {
@@ -27,10 +27,10 @@ func NewSimulated(counters, cpus int) (*Simulated, error) {
 	return &Simulated{mem: mem, values: g.values(wordsOf(mem))}, nil
 }
 
-// Close unmaps the counters. No other method is called after it.
+// Close unmaps the counters. Callers must not use s afterwards.
 func (s *Simulated) Close() error { return unix.Munmap(s.mem) }
 
-// Update counts packets, at most 255, as a program on a CPU does.
+// Update counts packets like a program on a CPU would. There must be at most 255 of them.
 func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
 	block := s.values.words[cpu*s.values.block:][:s.values.block]
 	slot := s.slot(cpu, id)
@@ -44,8 +44,8 @@ func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 	return s.values.words[cpu*s.values.block+int(id)*2:][:2:2]
 }
 
-// SimulatedOver returns the counters of a datapath in the memory of its maps, which Options.Kernel has handed out. decide finds the
-// rule that counts a packet: as programs do, the one with the lowest rank among the entries that they find.
+// SimulatedOver returns the counters of a datapath, in the memory of the maps that Options.Kernel gave it. decide plays the program:
+// of the entries that a program would find, it returns the one with the lowest rank that matches a packet.
 func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
 	g, err := geometryOf(wordsOf(meta))
 	if err != nil {
@@ -69,7 +69,7 @@ func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*K
 	return &Simulated{values: g.values(wordsOf(counters))}, decide, nil
 }
 
-// matches reports whether the rule of an entry matches a packet. masks are those of the tuples, by id.
+// matches reports whether the rule of an entry matches a packet. masks are the masks of the tuples, by id.
 func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, packet *Key) bool {
 	if d.tuple() == treeID {
 		var r Rule
@@ -87,12 +87,12 @@ func (s *entryStore) matches(masks map[uint8]*words, unit uint32, d dirWord, pac
 // Slot returns the two words of a counter on a CPU.
 func (s *Simulated) Slot(cpu int, id uint32) [2]uint64 { return [2]uint64(s.slot(cpu, id)) }
 
-// SimulatedPairs fills dst with the counters ids, as ReadPairs does.
+// SimulatedPairs fills dst like ReadPairs.
 func SimulatedPairs[P ~struct{ Packets, Bytes uint64 }](s *Simulated, ids []uint32, dst []P) error {
 	return s.values.read(ids, pairsOf(dst))
 }
 
-// SimulatedRows fills dst as ReadRows does.
+// SimulatedRows fills dst like ReadRows.
 func SimulatedRows[R ~struct {
 	Packets, Bytes uint64
 	SampledAt      int64
@@ -100,5 +100,5 @@ func SimulatedRows[R ~struct {
 	return s.values.rows(first, rowsOf(dst), at)
 }
 
-// Marks fills dst as Datapath.Marks does.
+// Marks fills dst like Datapath.Marks.
 func (s *Simulated) Marks(dst []uint32) error { return s.values.readMarks(dst) }

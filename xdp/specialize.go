@@ -6,9 +6,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Specialize is for the bench only. It gives an object that includes bpf/tables.h the constants of the attached programs, for a hook
-// of the interface with the number port. It returns the maps that stand in for the object's sections. Nobody exchanges such a
-// program when constants change, so it may not find later rules.
+// Specialize is for benchmarks. It gives an object that includes bpf/tables.h the constants of the attached programs, for a hook of
+// the interface with the number port. It returns the maps to replace the object's sections with. Note that a change of rules does
+// not exchange programs of this object, so they may not find later rules.
 func (dp *Datapath) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
 	if err := dp.enter(); err != nil {
 		return nil, err

@@ -96,8 +96,7 @@ func (s stages) exchange(t *testing.T, old, fresh []Rule) {
 	}
 }
 
-// TestTheWorseOfTwoNewRulesNeverCounts adds two rules that match the packets that flow, and removes them: the worse one
-// counts none of the packets, wherever each of them is.
+// Two new rules match all packets of the traffic. They are added and removed together.
 func TestTheWorseOfTwoNewRulesNeverCounts(t *testing.T) {
 	type rules = func(s stages, counter uint32, priority uint16, more int) []Rule
 	for _, tt := range []struct {
@@ -132,8 +131,7 @@ func TestTheWorseOfTwoNewRulesNeverCounts(t *testing.T) {
 	}
 }
 
-// TestMovedRulesKeepToTheOrder gives rules another rank while others come or go: a rule that wins neither before nor after
-// the change counts no packet.
+// Rules get other ranks while others are added or removed. A rule that wins neither before nor after must not count a packet.
 func TestMovedRulesKeepToTheOrder(t *testing.T) {
 	const more = 200
 	type rules = func(s stages, counter uint32, priority uint16, more int) []Rule
@@ -177,9 +175,8 @@ func TestMovedRulesKeepToTheOrder(t *testing.T) {
 	}
 }
 
-// TestANewFieldThatMustBeZero adds a rule of a field that no program reads before: it counts no packet in which the field is
-// not 0.
-func TestANewFieldThatMustBeZero(t *testing.T) {
+// A rule requires 0 in a field that no program parses yet. Packets with another value must not count.
+func TestRuleOfANewFieldNeverMatchesBeforeItIsParsed(t *testing.T) {
 	s := newStages(t)
 	id := mustCounter(t, s.dp, "zero")
 	r := s.tree(id, 5, 0)[0]

@@ -19,9 +19,8 @@ func tcpTo(port uint16, counter uint32) Rule {
 	return r
 }
 
-// TestStream counts a stream of the kernel's own TCP: natively on ingress with
-// its segments cut by TCP, on TCX egress and on TCX ingress where one buffer is many of them.
-func TestStream(t *testing.T) {
+// The kernel's own TCP sends a stream. Native XDP sees single segments, while TCX sees buffers of many.
+func TestTCPStreamCountsEachSegmentOnEveryHook(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		tso    bool

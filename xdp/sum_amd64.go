@@ -2,30 +2,29 @@ package xdp
 
 import "golang.org/x/sys/cpu"
 
-// canSum is asked once: the CPU does not change.
+// canSum allows the functions below, which need AVX2.
 var canSum = cpu.X86.HasAVX2
 
-// sumSlots sums n counters, a multiple of 8 above 0, with adjacent ids over all CPUs, takes their bases off and stores
-// them to dst. slots is the first counter's slot of CPU 0, aligned to 16 bytes; stride is the bytes from one CPU's
-// slots to the next's.
+// sumSlots sums n counters with adjacent ids over all CPUs, subtracts their bases and stores the results to dst. n must be a positive
+// multiple of 8. slots is the slot of the first counter on CPU 0, aligned to 16 bytes. stride is the distance between the slots of
+// two CPUs in bytes.
 //
-// Every slot is loaded whole, by one aligned load of 16 bytes, which Intel and AMD guarantee to be one access on every
-// CPU that has AVX. So it holds both words of one instant, before, between or after the two stores of an update, and
-// only between them their low bytes disagree: no word has to be loaded twice. A result that is not 0 says that some
-// slot was met between its stores; dst is worth nothing then.
+// sumSlots loads each slot by one aligned load of 16 bytes. Intel and AMD guarantee that such a load is a single access on every CPU
+// with AVX. So both words are from the same instant, and their low bytes differ only if that instant lies between the two stores of
+// an update. Then torn is not 0, and the contents of dst are undefined.
 //
 //go:noescape
 func sumSlots(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Pair) (torn uint64)
 
-// sumRows is sumSlots into rows, whose third word becomes at. n is a multiple of 4 above 0. It returns how many counters,
-// a multiple of 4, are stored: the next eight, or four, hold a slot that was met between its stores.
+// sumRows is sumSlots into rows, with at as their third word. n must be a positive multiple of 4. It returns the number of rows
+// stored, a multiple of 4. If that is less than n, sumRows met a slot between its stores among the next four or eight counters.
 //
 //go:noescape
 func sumRows(slots *uint64, stride, cpus, n uintptr, base *sums, dst *Row, at int64) (done uintptr)
 
-// addMarks adds to dst, whose length is a multiple of 16 above 0, the marks of four CPUs, word by word. src is the first
-// mark of the first of them, and stride the bytes from one CPU's marks to the next one's. This CPU keeps loads in their
-// order, so that slots which are loaded afterwards have every update that dst has.
+// addMarks adds the marks of four CPUs to dst, word by word. The length of dst must be a positive multiple of 16. src is the first
+// mark of the first CPU. stride is the distance between the marks of two CPUs in bytes. amd64 executes loads in order, so slots
+// loaded afterwards have every update that dst has.
 //
 //go:noescape
 func addMarks(dst []uint32, src *uint32, stride uintptr)

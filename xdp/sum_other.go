@@ -2,7 +2,7 @@
 
 package xdp
 
-const canSum = false // so that none of these is called
+const canSum = false // callers check it before they call these
 
 func sumSlots(*uint64, uintptr, uintptr, uintptr, *sums, *Pair) uint64       { panic("unreachable") }
 func sumRows(*uint64, uintptr, uintptr, uintptr, *sums, *Row, int64) uintptr { panic("unreachable") }

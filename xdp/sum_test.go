@@ -22,7 +22,7 @@ func mapped(t *testing.T, n int) []uint64 {
 }
 
 // Summing in vectors equals summing one by one, for any ids.
-func TestReadIsReadEach(t *testing.T) {
+func TestVectorSumEqualsReadingOneByOne(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, cpus := range []int{1, 2, 3, 8} {
 		const counters = 100
@@ -78,7 +78,7 @@ func TestReadIsReadEach(t *testing.T) {
 }
 
 // A count begins in a slot whose bytes are about to wrap around, of one CPU or in the sum of all.
-func TestBytesOfASlotWrapAround(t *testing.T) {
+func TestCountSurvivesAWrapOfItsSlot(t *testing.T) {
 	const cpus, block, counters = 3, 64, 8 + 4 + 3
 	const most = 1<<56 - 1
 	for _, before := range [][cpus]uint64{{}, {most - 100}, {most, most, most}, {most / 3, most / 3, most / 3}, {1, most - 200, 50}} {
@@ -121,7 +121,7 @@ func TestBytesOfASlotWrapAround(t *testing.T) {
 
 // Counts go on beyond the 56 bits of bytes that the slots have, in this process and in the next ones, and a count that
 // begins in such a slot begins at 0.
-func TestBytesBeyondTheRoomOfASlot(t *testing.T) {
+func TestCountGoesOnBeyond56BitsOfBytes(t *testing.T) {
 	const cpus, block, counters = 2, 64, 8 + 4 + 3
 	words, m := mapped(t, cpus*block), &meta{counters: make([]uint64, counters*metaCountWords)}
 	open := func() *Datapath { // as build does
@@ -211,7 +211,7 @@ func TestSumSeesATornSlot(t *testing.T) {
 
 // A slot that stays between its two stores, because its CPU stopped there, reads
 // as it was before the update.
-func TestStoppedBetweenStores(t *testing.T) {
+func TestSlotStoppedBetweenItsStoresReadsAsBefore(t *testing.T) {
 	if !inOrder {
 		t.Skip("stores become visible in any order here")
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// tables is the classifier of bpf/tables.h: a hash table for a few masks (tuple space search), and decision trees for the
-// other rules. The maps hold all that the next process needs: entries, their directory and the hashed masks.
+// tables is the writer of the classifier in bpf/tables.h: a hash table for a few masks (tuple space search), and decision trees for
+// all other rules. Everything the next process needs is in the maps: entries, their directory and the hashed masks.
 //
-// A tuple is the rules of one mask. An entry is one rule in memory. A chain is the entries of one key, of which programs see
-// the best.
+// A tuple has the rules of one mask. An entry is one rule in memory. A chain has the entries of one key, best first. Programs see
+// only the first.
 //
-// A change of rules has three parts: pair, come and leave (exchange.go). Some rules can be found by attached programs at
-// once. For others, load makes programs with other constants (tables_load.go). One goroutine at a time calls any method.
+// A change of rules consists of pair, come and leave (exchange.go). The attached programs find most new rules at once. For others,
+// load exchanges the programs (tables_load.go). tables is not safe for concurrent use.
 type tables struct {
 	g      geometry
 	log    *slog.Logger
@@ -26,47 +26,47 @@ type tables struct {
 	entries *entryStore
 	table   hashTable
 	singles []uint64 // the slots of single tuples, by id
-	ranks   []uint64 // by place of a tuple in the programs; see setRanks
+	ranks   []uint64 // by place of a tuple in the programs; see tables_ranks.go
 	forest  forest
 
-	// What the owner of the tables does for them.
-	grace func() error      // returns when every program that runs now has ended
+	// Provided by the owner of the tables.
+	grace func() error      // waits until every program running now has ended
 	load  func() error      // exchanges all programs; see constants
-	hooks map[hookKey]*hook // with programs that read the tables
+	hooks map[hookKey]*hook // whose programs read the tables
 
-	tuples         [maxTuples]*tuple // hashed or single, by id
-	treeTuples     map[words]*tuple  // in the trees, by mask
-	count          int               // of rules
+	tuples         [maxTuples]*tuple // hashed and single tuples, by id
+	treeTuples     map[words]*tuple  // tuples in the trees, by mask
+	count          int               // number of rules
 	rulesByCounter []uint32
 
 	// Of the attached programs.
-	places []*tuple // by place
-	need   uint32   // layers that they read, and whether they walk the trees
-	rehash []*tuple // single there, and hashed in the next programs
+	places []*tuple // in the order in which programs search them
+	need   uint32   // layers they parse, and needTree if they walk the trees
+	rehash []*tuple // single for these programs, hashed for the next ones
 
-	// Of the programs that are being loaded.
-	next     []*tuple // by place; nil: no load is under way
+	// Of programs being loaded.
+	next     []*tuple // as places; nil if no load is under way
 	nextNeed uint32
 
-	// How rules are placed.
-	chosen     map[words]bool // masks that are to be hashed
-	allInTrees bool           // no mask is to be hashed
+	// Where rules go.
+	chosen     map[words]bool // masks to hash; see choose
+	allInTrees bool           // hash no mask
 	worstCost  int            // Options.WorstCost
 
-	// dropped are the rules that the earlier process was adding when it died; see Datapath.Unfinished.
+	// dropped are the rules that an earlier process was adding when it died. See Datapath.Unfinished.
 	dropped []Rule
 
 	// Of the change under way.
-	leaving  map[uint32]bool // entries that it removes or swaps: their ranks are free for others
-	coming   []uint32        // entries of added rules, live once the change is committed
-	pending  []*Rule         // rules that wait for a change of the trees, if the order is kept
-	unloaded []*Rule         // rules that programs find after the next load
-	wanted   uint32          // needOf all rules that come
-	loads    int             // loads that may still be made to keep the order; 0: the order is not kept
-	found    bool            // a packet may have found a rule of the change
+	leaving  map[uint32]bool // entries being removed or swapped: other rules may have their ranks
+	coming   []uint32        // entries of added rules; commit makes them live
+	pending  []*Rule         // changed in the trees with the next flush; only while run keeps its order
+	unloaded []*Rule         // rules that only the next programs will find
+	wanted   uint32          // the union of needOf over all added rules
+	loads    int             // loads that run may still spend on its order; 0: it does not keep the order
+	found    bool            // a packet may have found a rule of this change
 }
 
-// newTables makes tables without rules over the memory of the maps.
+// newTables makes empty tables over the memory of the maps.
 func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, set *tree.Set) *tables {
 	t := &tables{
 		g:              g,
@@ -96,7 +96,7 @@ func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, s
 	return t
 }
 
-// tableStore keeps what the next process needs beside the entries: the masks by id, and which changes are under way.
+// tableStore persists what the next process needs besides the entries: the hashed masks, and the changes under way.
 type tableStore interface {
 	setTuple(id uint8, mask *words)
 	clearTuple(id uint8)
@@ -104,8 +104,8 @@ type tableStore interface {
 	underWay(change uint64) bool
 }
 
-// tupleFor returns the tuple that takes r, and makes it if need be. A mask without rules is hashed if choose has chosen it,
-// and an id is left.
+// tupleFor returns the tuple for a new rule, and makes it if need be. A new mask is hashed if choose has chosen it and there is a free
+// id.
 func (t *tables) tupleFor(r *Rule) *tuple {
 	mask := r.Mask.words()
 	if !t.goesIntoTrees(r) {
@@ -119,14 +119,14 @@ func (t *tables) tupleFor(r *Rule) *tuple {
 	return t.treeTuple(mask)
 }
 
-// goesIntoTrees reports whether r, which is to be added, goes into the trees. If it returns false and no id is left for the
-// mask, r goes into the trees all the same.
+// goesIntoTrees reports whether a new rule is meant for the trees. Even if it returns false, tupleFor puts the rule there when all ids
+// are taken.
 func (t *tables) goesIntoTrees(r *Rule) bool {
 	mask := r.Mask.words()
 	return r.ranged() || t.hashedTuple(mask) == nil && (!t.chosen[*mask] || t.treeTuples[*mask] != nil)
 }
 
-// tuplesOf returns the tuples that may hold r, or nil in their places.
+// tuplesOf returns the tuples that may contain r: the hashed one and the one in the trees. Either may be nil.
 func (t *tables) tuplesOf(r *Rule) (all [2]*tuple) {
 	if !r.ranged() {
 		all[0] = t.hashedTuple(r.Mask.words())
@@ -135,7 +135,7 @@ func (t *tables) tuplesOf(r *Rule) (all [2]*tuple) {
 	return all
 }
 
-// hashedTuple returns the tuple of a mask that is not in the trees, or nil.
+// hashedTuple returns the hashed or single tuple of a mask, or nil.
 func (t *tables) hashedTuple(mask *words) *tuple {
 	for _, u := range t.tuples {
 		if u != nil && u.mask == *mask {
@@ -145,7 +145,7 @@ func (t *tables) hashedTuple(mask *words) *tuple {
 	return nil
 }
 
-// treeTuple returns the tuple of a mask in the trees, and makes it if need be.
+// treeTuple returns the tuple of a mask in the trees. It makes one if need be.
 func (t *tables) treeTuple(mask *words) *tuple {
 	u := t.treeTuples[*mask]
 	if u == nil {
@@ -155,7 +155,7 @@ func (t *tables) treeTuple(mask *words) *tuple {
 	return u
 }
 
-// newTuple makes a tuple with an id that no program knows, or returns nil if all ids are taken.
+// newTuple makes a tuple with a free id. It returns nil if all ids are taken.
 func (t *tables) newTuple(mask *words) *tuple {
 	for id, u := range t.tuples {
 		if u == nil {
@@ -168,7 +168,7 @@ func (t *tables) newTuple(mask *words) *tuple {
 	return nil
 }
 
-// dropTuple forgets a tuple without rules that no program knows.
+// dropTuple removes an empty tuple. The attached programs must not search it.
 func (t *tables) dropTuple(u *tuple) {
 	if u.inTree() {
 		delete(t.treeTuples, u.mask)
@@ -178,7 +178,7 @@ func (t *tables) dropTuple(u *tuple) {
 	t.store.clearTuple(u.id)
 }
 
-// everyTuple calls f for every tuple.
+// everyTuple calls f for every tuple, in no particular order.
 func (t *tables) everyTuple(f func(u *tuple)) {
 	for _, u := range t.tuples {
 		if u != nil {
@@ -204,7 +204,7 @@ func (t *tables) rules() []Rule {
 	return all
 }
 
-// rule reads the rule of the entry at a unit, which is one of u.
+// rule reads the rule of an entry of u.
 func (t *tables) rule(u *tuple, unit uint32) Rule {
 	if u.inTree() {
 		return t.treeRule(unit)
@@ -218,14 +218,14 @@ func (t *tables) rule(u *tuple, unit uint32) Rule {
 	return r
 }
 
-// treeRule reads the rule of the entry at a unit, which is one of the trees.
+// treeRule reads the rule of an entry in the trees.
 func (t *tables) treeRule(unit uint32) Rule {
 	r := t.ruleWithoutKey(unit)
 	t.entries.readTree(unit, &r)
 	return r
 }
 
-// ruleWithoutKey reads rank, counter and action of the entry at a unit.
+// ruleWithoutKey reads the parts of a rule that every entry stores alike: rank, counter and action.
 func (t *tables) ruleWithoutKey(unit uint32) Rule {
 	d := t.entries.dirWord(unit)
 	rank := t.entries.rank(unit)
@@ -237,10 +237,10 @@ func (t *tables) ruleWithoutKey(unit uint32) Rule {
 	}
 }
 
-// uses reports whether a rule counts on a counter.
+// uses reports whether any rule counts on a counter.
 func (t *tables) uses(counter uint32) bool { return t.rulesByCounter[counter] != 0 }
 
-// stats fills in what Stats tells about rules.
+// stats fills in the figures about rules.
 func (t *tables) stats(s *Stats) {
 	s.Rules = t.count
 	s.MaxRules = t.g.rules
@@ -256,7 +256,7 @@ func (t *tables) stats(s *Stats) {
 	})
 }
 
-// hashed returns the number of masks with rules that are not in the trees.
+// hashed returns the number of masks in the hash table.
 func (t *tables) hashed() (n int) {
 	for _, u := range t.tuples {
 		if u != nil && u.rules > 0 {
@@ -266,7 +266,7 @@ func (t *tables) hashed() (n int) {
 	return n
 }
 
-// check compares the trees with a linear matcher.
+// check compares the trees with a linear matcher. See forest.check.
 func (t *tables) check() error {
 	heads := make([]Rule, 0, t.count)
 	for _, u := range t.treeTuples {
@@ -277,7 +277,7 @@ func (t *tables) check() error {
 	return t.forest.check(heads)
 }
 
-// reclaim frees the memory of removed rules behind a grace period.
+// reclaim waits for a grace period, and frees the memory of removed rules.
 func (t *tables) reclaim() error {
 	if err := t.grace(); err != nil {
 		return err
@@ -287,18 +287,18 @@ func (t *tables) reclaim() error {
 	return nil
 }
 
-// hashOf returns the hash of a key of a tuple.
+// hashOf returns the hash of a packed key of u.
 func (t *tables) hashOf(u *tuple, packed []uint64) uint64 {
 	return t.secret.hash(u.id, u.maskWords, packed)
 }
 
-// unitHash returns the hash of the entry at a unit.
+// unitHash returns the hash of the key of an entry. The entry must be in the hash table.
 func (t *tables) unitHash(unit uint32) uint64 {
 	u := t.tuples[t.entries.dirWord(unit).tuple()]
 	return t.hashOf(u, t.entries.packed(unit, len(u.maskWords)))
 }
 
-// treeBound returns the part of worstCost that hashed masks leave to the trees. 0: no bound.
+// treeBound returns the part of worstCost left for the trees after the hash table. 0 means no bound.
 func (t *tables) treeBound() int {
 	if t.worstCost == 0 {
 		return 0

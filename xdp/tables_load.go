@@ -6,12 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// A load exchanges all programs: Datapath.reload asks for the constants, loads and exchanges the programs, waits for a grace
-// period, and calls finishLoad. In between, programs of both kinds run.
+// A load exchanges all programs. Datapath.reload calls constants, loads and exchanges the programs, waits for a grace period, and calls
+// finishLoad. In between, old and new programs run side by side.
 
-// constants returns the constants of the next load: the tuples with rules, best first, and the layers that the parser must
-// read. Old and new programs have different tuples at a place, and the ranks are by place. So from here until finishLoad the
-// ranks are 0, and every packet is looked up under all masks.
+// constants begins a load. It returns the constants of the next programs: the tuples to search, best first, and the layers to parse.
+//
+// Ranks belong to places, and a place may have one tuple in the old programs and another in the new ones. So constants sets all
+// ranks to 0. Until finishLoad, programs look under all masks for every packet, which takes time and is always right.
 func (t *tables) constants() constants {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
@@ -42,7 +43,7 @@ func (t *tables) constants() constants {
 	return c
 }
 
-// finishLoad ends a load: all attached programs have the constants of the last call of constants, and the others have ended.
+// finishLoad ends a load. All attached programs must have the constants returned by constants, and the old programs must have ended.
 func (t *tables) finishLoad() {
 	for _, u := range t.rehash {
 		atomic.StoreUint64(&t.singles[u.id], 0)

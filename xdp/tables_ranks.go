@@ -2,13 +2,13 @@ package xdp
 
 import "sync/atomic"
 
-// Programs look under the masks in the order of their places, then in the trees. Before each place they compare the rank of
-// the rule that they have found with ranks[place], the best rank there or behind, and stop if nothing there can win. A
-// rank that is too low costs a packet time; one that is too high would cost it its rule.
+// Programs search the masks in the order of their places, and the trees last. ranks[place] is the best rank at this place or any
+// later one. A program stops there if it has already found a better rule. If a rank is too low, a packet loses time. If it
+// were too high, a packet would miss its rule. So ranks are lowered before rules are added, and raised after rules are removed.
 
-// setRanks writes the exact ranks. It comes after slots were taken away.
+// setRanks stores the exact ranks. Call it after removing slots.
 func (t *tables) setRanks() {
-	if t.forest.best == 0 { // the best rule has gone
+	if t.forest.best == 0 { // the best rule was removed
 		t.forest.best = noRank
 		for _, u := range t.treeTuples {
 			t.forest.best = min(t.forest.best, t.bestRank(u))
@@ -24,8 +24,8 @@ func (t *tables) setRanks() {
 	}
 }
 
-// lowerRanks lowers the ranks up to the place of u, so that programs do not stop before a new rule of this rank. Call it before
-// the slot of the rule is written.
+// lowerRanks lowers the ranks up to the place of u, so that programs reach a new rule of this rank. Call it before storing the slot
+// of the rule.
 func (t *tables) lowerRanks(u *tuple, rank uint64) {
 	u.best = min(u.best, rank)
 	place := u.place

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// This file adds, removes and swaps one rule. Programs may look at each entry and each slot meanwhile, and the process may
-// die between any two stores: the order of the stores is what counts. exchange.go has the order between rules.
+// This file adds, removes and swaps single rules. At any time, programs may read an entry or a slot, and the process may die between
+// any two stores. So the order of stores matters everywhere here. The order between rules is the subject of exchange.go.
 
-// add puts a rule where programs find it: at once, behind the next change of the trees, or behind the next load.
+// add adds a rule. Programs find it at once, after the next change of the trees, or after the next load.
 func (t *tables) add(r *Rule) error {
 	if t.count >= t.g.rules {
 		return fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
@@ -28,11 +28,11 @@ func (t *tables) add(r *Rule) error {
 		if err := t.await(r); err != nil {
 			return err
 		}
-		u = t.tupleFor(r) // a load drops a tuple without rules
+		u = t.tupleFor(r) // again, because a load drops empty tuples
 	}
 	err := t.addTo(u, r)
 	if errors.Is(err, errNoSlot) {
-		// The trees take a rule whose key has no place in the hash table.
+		// The hash table has no place for this key. Use the trees.
 		if err = t.await(r); err == nil {
 			u = t.treeTuple(&u.mask)
 			err = t.addTo(u, r)
@@ -51,7 +51,7 @@ func (t *tables) add(r *Rule) error {
 	return nil
 }
 
-// vacant returns an error if an entry of a tuple has the key and the rank of r, and is not leaving.
+// vacant returns an error if u already has a rule with the key and the rank of r. A rule being removed does not count. u may be nil.
 func (t *tables) vacant(u *tuple, r *Rule) error {
 	if u == nil {
 		return nil
@@ -76,7 +76,7 @@ func existsError() error {
 	return fmt.Errorf("adding a rule: %w: one with this key, mask, priority and order", ErrExists)
 }
 
-// knows reports whether attached programs look for the key of r among the rules of u.
+// knows reports whether the attached programs would find r in u.
 func (t *tables) knows(u *tuple, r *Rule) bool {
 	if u.inTree() {
 		return t.need&needTree != 0
@@ -88,7 +88,7 @@ func (t *tables) knows(u *tuple, r *Rule) bool {
 	return u.place >= 0 && u.key == string(bytesOf(u.keyOf(buf[:0], r)))
 }
 
-// addTo adds a rule to a tuple: it writes an entry, and leads programs to it if the rule is the best one of its key.
+// addTo adds a rule to a tuple. It writes an entry. If the rule is the best one of its key, it also points programs to the entry.
 func (t *tables) addTo(u *tuple, r *Rule) error {
 	t.keepOrder(u, r)
 
@@ -127,7 +127,7 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 	return nil
 }
 
-// placeIn returns the place in a chain of the first entry whose rank is not below rank.
+// placeIn returns the index of the first entry in a chain with this rank or a higher one.
 func (t *tables) placeIn(c *chain, rank uint64) int {
 	at, _ := slices.BinarySearchFunc(c.entries, rank, func(e uint32, rank uint64) int {
 		return cmp.Compare(t.entries.rank(e), rank)
@@ -135,7 +135,7 @@ func (t *tables) placeIn(c *chain, rank uint64) int {
 	return at
 }
 
-// newEntry writes an entry for r. No slot and no tree leads to it yet.
+// newEntry writes an entry for r. Programs cannot find it yet.
 func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64, state uint8) (uint32, error) {
 	align := 1
 	if u.inTree() {
@@ -147,7 +147,7 @@ func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64, state uint8) (uint
 
 	unit, ok := t.entries.alloc(size, align)
 	if !ok && t.entries.waiting > 0 {
-		// The trees may lead to a retired entry still: change them before its memory is free.
+		// Pending changes of the trees may concern retired entries. Apply them before reclaim frees the memory.
 		if err := t.forest.flush(); err != nil {
 			return 0, err
 		}
@@ -163,26 +163,27 @@ func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64, state uint8) (uint
 	return unit, nil
 }
 
-// dropEntry frees an entry to which no slot ever led, at once.
+// dropEntry frees an entry at once. Programs must never have found it.
 func (t *tables) dropEntry(unit uint32) {
 	d := t.entries.dirWord(unit)
 	t.entries.setDir(unit, 0)
 	t.entries.release(int(unit), int(d.size()))
 }
 
-// counted adds n rules to the numbers of rules: of a tuple, of all, and of a counter.
+// counted updates the numbers of rules after n rules of u were added.
 func (t *tables) counted(u *tuple, counter uint32, n int) {
 	u.rules += n
 	t.count += n
 	t.rulesByCounter[counter] += uint32(n)
 }
 
-// errNoSlot means that the hash table has no slot for a key within slotProbes of its home.
+// errNoSlot means that hashTable.insert has failed.
 var errNoSlot = errors.New("no slot near the place of a key")
 
-// insert leads programs to the first entry of a key. A tuple of one key is single: its key is a constant of the programs. If
-// a second key comes, the tuple is hashed from the next load on. Until then its first key is in both places, because
-// attached programs look in the single slot.
+// insert points programs to the first entry of a new key.
+//
+// A tuple with a single key has it as a constant of the programs. When a second key arrives, the tuple becomes hashed with the next
+// load. Until then its first key is in two places, because the attached programs still look in the single slot.
 func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
 	if u.inTree() {
 		t.forest.touch(c)
@@ -209,7 +210,7 @@ func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
 	return nil
 }
 
-// replace leads programs from a key to the entry to. They are led to the entry from.
+// replace points programs to the entry to for a key. So far they found the entry from.
 func (t *tables) replace(u *tuple, c *chain, from, to uint32) {
 	if u.inTree() {
 		t.forest.touch(c)
@@ -226,7 +227,7 @@ func (t *tables) replace(u *tuple, c *chain, from, to uint32) {
 	}
 }
 
-// clear takes the slot of a key away.
+// clear removes the slot of a key.
 func (t *tables) clear(u *tuple, c *chain) {
 	if u.inTree() {
 		t.forest.touch(c)
@@ -242,14 +243,14 @@ func (t *tables) clear(u *tuple, c *chain) {
 	}
 }
 
-// owns reports whether the single slot of a tuple leads to the entry at a unit.
+// owns reports whether the single slot of a tuple points to an entry.
 func (t *tables) owns(u *tuple, unit uint32) bool {
 	s := t.singles[u.id]
 	return !free(s) && unitOf(s) == unit
 }
 
-// entryOf finds a rule's tuple, the key of its chain there, and its place in the chain. A change that was cut short may leave
-// several rules of one key and rank: entryOf prefers the one with the counter and the action of r.
+// entryOf finds a rule: its tuple, the key of its chain, and its index in the chain. A process that died in a change may have left
+// several rules with this key and rank. entryOf prefers the one with the counter and the action of r.
 func (t *tables) entryOf(r *Rule) (u *tuple, key string, at int, ok bool) {
 	for _, v := range t.tuplesOf(r) {
 		if v == nil {
@@ -275,8 +276,7 @@ func (t *tables) entryOf(r *Rule) (u *tuple, key string, at int, ok bool) {
 	return u, key, at, ok
 }
 
-// removeRule removes a rule. It marks the entry dead first: if the process dies behind that, the next one completes the
-// removal.
+// removeRule removes a rule. It first marks the entry as dead. If the process dies after that, the next one completes the removal.
 func (t *tables) removeRule(r *Rule) {
 	u, key, at, ok := t.entryOf(r)
 	if !ok {
@@ -289,7 +289,7 @@ func (t *tables) removeRule(r *Rule) {
 	d := t.entries.dirWord(unit)
 	t.entries.setDir(unit, d.with(entryDead))
 	switch {
-	case at > 0: // programs are led to a better entry of the key
+	case at > 0: // programs see a better entry of this key
 	case len(c.entries) > 1:
 		t.replace(u, c, c.entries[0], c.entries[1])
 	default:
@@ -308,9 +308,8 @@ func (t *tables) removeRule(r *Rule) {
 	}
 }
 
-// swapRule gives a rule, which stays in its chain, another rank and action, and returns its tuple. Programs may read the entry
-// meanwhile. The directory word comes first: it commits the action for the next process. For a packet, one store of a slot
-// or of a rank decides.
+// swapRule changes rank and action of a rule, and returns its tuple. It stores the directory word first, which commits the action for
+// the next process. To a packet, the change takes effect with a single store, of a slot or of a rank.
 func (t *tables) swapRule(s swap) *tuple {
 	u, key, at, ok := t.entryOf(s.from)
 	if !ok {
@@ -321,7 +320,7 @@ func (t *tables) swapRule(s swap) *tuple {
 	delete(t.leaving, unit)
 	if u.inTree() {
 		err := t.swapInTree(u, c, at, s.to)
-		canceled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) // come returns it
+		canceled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) // come returns that error
 		if err != nil && !canceled {
 			t.log.Error("giving a rule another rank", "error", err)
 		}
@@ -337,7 +336,7 @@ func (t *tables) swapRule(s swap) *tuple {
 	head := c.entries[0]
 	c.entries = slices.Delete(c.entries, at, at+1)
 	place := t.placeIn(c, rank)
-	if unit == head && place > 0 { // the slot leaves the entry while it has the rank by which it won
+	if unit == head && place > 0 { // move the slot to the new best entry before this one gets its worse rank
 		t.replace(u, c, head, c.entries[0])
 	}
 	atomic.StoreUint64(&t.entries.ranks[unit], rank)
@@ -348,8 +347,8 @@ func (t *tables) swapRule(s swap) *tuple {
 	return u
 }
 
-// swapInTree gives a rule of the trees another rank and action, in an entry of its own: the trees are ordered by the rank of
-// the old entry until flush has changed them.
+// swapInTree changes rank and action of a rule in the trees. It writes a new entry, because until flush the trees are ordered by the
+// rank in the old one.
 func (t *tables) swapInTree(u *tuple, c *chain, at int, to *Rule) error {
 	old := c.entries[at]
 	unit, err := t.newEntry(u, to, nil, entryLive)

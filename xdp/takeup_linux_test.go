@@ -10,9 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestACounterWaitsForAGracePeriod: a slot that was given back is another owner's when no program
-// runs any more that may still count for the last one, and not before.
-func TestACounterWaitsForAGracePeriod(t *testing.T) {
+// A program still running might count a packet of the last owner.
+func TestFreedCounterIsReusedOnlyAfterAGracePeriod(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 2})
 	a, b := mustCounter(t, dp, "a"), mustCounter(t, dp, "b")
 	if err := dp.FreeCounter(a); err != nil {
@@ -38,8 +37,8 @@ func TestACounterWaitsForAGracePeriod(t *testing.T) {
 	}
 }
 
-// TestPinsOfAnotherNumberOfCPUs are refused: a CPU that they have no block for would not be counted.
-func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
+// A CPU without a block in the map would not be counted.
+func TestPinsOfAnotherNumberOfCPUsAreRefused(t *testing.T) {
 	dir := pinDir(t)
 	dp, err := Open(Options{MaxRules: 256, PinDir: dir}) // makes the directory
 	if err != nil {
@@ -87,8 +86,7 @@ func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
 	}
 }
 
-// TestProgramsThatLackALayerAreExchanged: a process added a rule that needs a layer which its
-// programs do not parse, and died before it loaded others. The next one does not take them up.
+// A process added a rule, and died before it loaded programs that parse its layer. The next one must not keep the old programs.
 func TestProgramsThatLackALayerAreExchanged(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)

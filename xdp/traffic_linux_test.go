@@ -64,9 +64,7 @@ func compareCounts(t testing.TB, dp *Datapath, ids []uint32, s *lab.Sender) {
 	}
 }
 
-// TestVeth sends a known number of packets to each mode, on ingress, and
-// through TCX on egress.
-func TestVeth(t *testing.T) {
+func TestEveryModeCountsEveryPacket(t *testing.T) {
 	const flows, packets = 8, 200_000
 	for _, mode := range []struct {
 		name string
@@ -102,8 +100,7 @@ func TestVeth(t *testing.T) {
 	})
 }
 
-// TestPairsBelongTogether reads while both CPUs count packets of one size: every
-// single value is bytes of exactly its packets.
+// Both CPUs count packets of one size. Every value that is read must have the bytes of exactly its packets.
 func TestPairsBelongTogether(t *testing.T) {
 	const flows, size = 16, 100 // enough to be summed in vectors
 	w := testWire(t)
@@ -172,9 +169,8 @@ func TestPairsBelongTogether(t *testing.T) {
 	}
 }
 
-// TestRulesChangeUnderTraffic adds and removes other rules, of masks known and
-// new, while packets flow: no packet of the rules that stay is lost.
-func TestRulesChangeUnderTraffic(t *testing.T) {
+// Other rules, with known and with new masks, are added and removed under traffic.
+func TestRulesThatStayMissNoPacketWhileOthersChange(t *testing.T) {
 	const flows = 4
 	packets := times.Brief(uint64(1_500_000), 300_000)
 	rng := seed.Rand(t)

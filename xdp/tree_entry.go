@@ -6,17 +6,17 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// The entry of a rule in the trees, as bpf/tree.h has it. In 64-bit words:
+// The entry of a rule in the trees, which bpf/tree.h reads. In 64-bit words:
 //
-//	0     counter and action, as in a slot, and which words follow
+//	0     counter and action, as in a slot, and a bitmap of the words that follow
 //	1     rank
 //	2, 3  mask and key of the word with addresses
 //	4, 5  bounds of the outer ports and the protocol (tree.AppendBounds)
 //	6, 7  mask and key of the word with ports and protocol
-//	8..   bounds of the inner ports, if the rule has ranges of these; mask and key of each other word that the mask has
+//	8..   bounds of the inner ports, if the rule has such ranges; mask and key of every other word with a mask
 const (
-	treeAlign      = 4            // units: the entry of a rule on the IPv4 5-tuple is one line of the cache
-	treeRest       = 8            // words before those that few rules have
+	treeAlign      = 4            // units: an entry for the IPv4 5-tuple fills exactly one cache line
+	treeRest       = 8            // words present in every entry
 	treeWordBits   = 1<<Words - 4 // in word 0, bit w: the entry has word w of the key
 	treeInner      = 1 << Words   // in word 0: the entry has bounds of the inner ports
 	treePlace      = Words + 1    // in word 0, shift: where the other words of the key begin
@@ -25,7 +25,7 @@ const (
 	anyPort = 1<<16 - 1
 )
 
-// portsWord returns ranges as one number.
+// portsWord packs ranges into one number.
 func portsWord(p Ports) uint64 {
 	return uint64(p.Src.First) | uint64(lastOf(p.Src))<<16 | uint64(p.Dst.First)<<32 | uint64(lastOf(p.Dst))<<48
 }
@@ -55,7 +55,7 @@ func treeEntry(dst []uint64, r *Rule) []uint64 {
 	return dst
 }
 
-// readTree fills in key, mask and ranges of the rule of the entry at a unit, which is one of the trees.
+// readTree reads key, mask and ranges of a rule from its entry in the trees.
 func (s *entryStore) readTree(unit uint32, r *Rule) {
 	e := s.words[int(unit)*unitWords:]
 	k, m := r.Key.words(), r.Mask.words()
@@ -78,12 +78,12 @@ func (s *entryStore) readTree(unit uint32, r *Rule) {
 	}
 }
 
-// treeEntryAt returns the place of the entry at a unit, as the trees have it. unitOfTree is its inverse.
+// treeEntryAt converts the unit of an entry to the representation in the trees. unitOfTree converts it back.
 func treeEntryAt(unit uint32) tree.Entry { return tree.Entry(unit)<<unitShift | 1 }
 
 func unitOfTree(e tree.Entry) uint32 { return uint32(e >> unitShift) }
 
-// treeUnits returns the number of units of the entry at a unit, which is one of the trees.
+// treeUnits returns the size of an entry in the trees, in units.
 func (s *entryStore) treeUnits(unit uint32) int {
 	words := s.words[int(unit)*unitWords]
 	n := treeRest + 2*bits.OnesCount64(words&treeWordBits)

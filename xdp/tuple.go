@@ -6,41 +6,41 @@ import (
 	"github.com/flowtally/flowtally/xdp/tree"
 )
 
-// tuple is the rules of one mask. They are in the hash table or in the trees. While a mask goes from one to the other, it has
-// two tuples.
+// tuple has the rules of one mask. They are either in the hash table or in the trees. A mask can have one tuple in each, because rules
+// with ranges always go into the trees.
 type tuple struct {
-	id        uint8 // treeID: its rules are in the trees
+	id        uint8 // treeID if the rules are in the trees
 	mask      words
-	maskWords []uint8           // the words that are not 0 in mask, ascending
-	need      uint32            // needOf all its rules, also of those that are gone
+	maskWords []uint8           // indexes of the words of mask other than 0, ascending
+	need      uint32            // the union of needOf over its rules, including removed ones
 	chains    map[string]*chain // by packed key
 	rules     int
 
-	// hashed: its keys are in the hash table. Otherwise the tuple is single: it has at most one key, which is a constant of
-	// the programs, and the slot of that key is the single slot of the id.
+	// hashed is set if the keys are in the hash table. Otherwise the tuple is single: it has at most one key, which is a constant
+	// of the programs. The slot of that key is in tables.singles.
 	hashed bool
 
-	// key is the key of a single tuple, packed. Once programs know it, it stays.
+	// key is the packed key of a single tuple. It cannot change once programs know it.
 	key string
 
-	// place is the place among the tuples of the attached programs. -1: they do not know the tuple.
+	// place is the index of the tuple in the search of the attached programs, or -1 if they do not search it.
 	place int
 
-	// best is at most the rank of the best rule. Behind a load it is that rank.
+	// best is a lower bound on the ranks of the rules. After a load it is exact.
 	best uint64
 }
 
-// chain is the rules of one key, best first. Programs see the first alone.
+// chain has the rules of one key, best first. Programs see only the first.
 type chain struct {
 	hash    uint64
 	entries []uint32 // units
 
-	// In the trees.
-	node    tree.Entry // the entry that the trees have; 0: none
-	changed bool       // node is perhaps not the first entry any more
+	// In the trees only.
+	node    tree.Entry // the entry now in the trees, or 0
+	changed bool       // the first entry may have changed since
 }
 
-// treeID is the id of all tuples in the trees.
+// treeID is the id shared by all tuples in the trees.
 const treeID = 0xff
 
 func (u *tuple) inTree() bool { return u.id == treeID }
@@ -61,7 +61,7 @@ func newTuple(id uint8, mask *words) *tuple {
 	return u
 }
 
-// pack appends the words of k under the mask, without those that the mask lacks.
+// pack appends the words of k under the mask. It skips words where the mask is 0.
 func (u *tuple) pack(dst []uint64, k *words) []uint64 {
 	for _, w := range u.maskWords {
 		dst = append(dst, k[w]&u.mask[w])
@@ -72,7 +72,7 @@ func (u *tuple) pack(dst []uint64, k *words) []uint64 {
 // keyBuffer is large enough for keyOf.
 type keyBuffer [Words + 2]uint64
 
-// keyOf appends the words by which the tuple tells its rules apart: the packed key, and in the trees the ranges of ports.
+// keyOf appends the words that identify the chain of a rule: the packed key, and in the trees also the ranges of ports.
 func (u *tuple) keyOf(dst []uint64, r *Rule) []uint64 {
 	dst = u.pack(dst, r.Key.words())
 	if u.inTree() {
@@ -81,7 +81,7 @@ func (u *tuple) keyOf(dst []uint64, r *Rule) []uint64 {
 	return dst
 }
 
-// constants returns the constants of the tuple for a load, as a single or as a hashed one.
+// constants returns the constants of the tuple for the next programs.
 func (u *tuple) constants(s *secret, single bool) flowtallyFtTuple {
 	c := flowtallyFtTuple{
 		Id:     uint32(u.id),

@@ -12,9 +12,9 @@ import (
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 )
 
-// TestUnknownDispatcher has a dispatcher without its pins on the hook: whether the program of an earlier process runs in
-// it cannot be seen. As long as that is so, the interface gets no second program, which would count each packet again.
-func TestUnknownDispatcher(t *testing.T) {
+// A dispatcher without pins is on the hook, so nobody can tell whether a program of an earlier process runs in it. A second program might
+// count each packet again.
+func TestNoSecondProgramBesideAnUnreadableDispatcher(t *testing.T) {
 	w := testWire(t)
 	dp := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
 	o := AttachOptions{Ingress: true, Beside: true, Dispatcher: true}

@@ -47,9 +47,9 @@ func front(t testing.TB, e *lab.End, code asm.Instructions) {
 	}
 }
 
-// TestTagBesideTheFrame sends frames whose outer tag is not in them: VLAN 100 of priority 1, which would be
-// VLAN 1056 of priority 3 with its bytes swapped, with and without a second tag, which is in the frame.
-func TestTagBesideTheFrame(t *testing.T) {
+// The outer tag is not in the frame: VLAN 100 with priority 1. With its bytes swapped it would be VLAN 1056 with priority 3. Some frames
+// have a second tag, which is in the frame.
+func TestTagBesideTheFrameIsPartOfTheKey(t *testing.T) {
 	const packets, size = 100, 100
 	tagged := func(tci [2]byte, second bool) Rule {
 		r := Rule{}

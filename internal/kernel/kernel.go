@@ -1,6 +1,6 @@
-// Package kernel is the border between the counting in XDP and the kernel: maps, links, and network interfaces. The
-// packages xdp and dataplane/engine/xdp ask the kernel of the host. A test of the whole engine hands them a Kernel of its
-// own, which runs in the memory of the test.
+// Package kernel is the interface between XDP counting and the kernel: maps, links and network interfaces. By default, packages xdp
+// and dataplane/engine/xdp talk to the kernel of the host. Tests of the whole engine pass them another Kernel, which lives in the
+// memory of the test.
 package kernel
 
 import (
@@ -13,38 +13,38 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// Kernel stands in for the kernel of the host. No method lies on the path of a packet or of a read.
+// Kernel replaces the kernel of the host. Counting a packet and reading a counter call none of its methods.
 type Kernel interface {
 	// CPUs returns the number of possible CPUs.
 	CPUs() (int, error)
-	// LockPins makes the directory of the pins and locks it until the file is closed.
+	// LockPins creates the directory of the pins, and locks it until the file is closed.
 	LockPins(dir string) (*os.File, error)
-	// NewMap makes an array of one value.
+	// NewMap creates an array with a single value.
 	NewMap(name string, size int) (Map, error)
-	// OpenMap opens a pinned map. Without a pin, the error satisfies errors.Is(err, os.ErrNotExist).
+	// OpenMap opens a pinned map. If there is no pin, the error satisfies errors.Is(err, os.ErrNotExist).
 	OpenMap(path string) (Map, error)
-	// Store is called ahead of each store to the memory of a map by which the next process knows what was lost. It stores
-	// nothing: a test ends the process there.
+	// Store is called just before each store to the ledger of outages. Implementations store nothing. A test may end the
+	// process here, to check what the next one concludes.
 	Store(what string)
-	// Wait waits until no program runs that runs now.
+	// Wait waits until every program running at the call has ended.
 	Wait() error
 
-	// Attach puts a program on a hook. A hook that another program holds is unix.EBUSY.
+	// Attach puts a program on a hook. If another program holds the hook, the error is unix.EBUSY.
 	Attach(Hook) (link.Link, error)
-	// OpenLink opens a pinned link, as OpenMap opens a map.
+	// OpenLink opens a pinned link. If there is no pin, the error satisfies errors.Is(err, os.ErrNotExist).
 	OpenLink(path string) (link.Link, error)
 	// XDPProgram returns the id of the XDP program of an interface, or 0.
 	XDPProgram(index int) uint32
 
-	// Interface returns an interface. ok is false if there is none of the name.
+	// Interface looks up an interface by its name.
 	Interface(name string) (i Interface, ok bool)
-	// Interfaces lists the names of the interfaces.
+	// Interfaces lists the names of all interfaces.
 	Interfaces() []string
-	// Watch is links.Watch.
+	// Watch works like links.Watch.
 	Watch(ctx context.Context) (<-chan links.Event, error)
 }
 
-// Map is the memory of a map, shared with programs and with every process that opens the map.
+// Map is a map with a single value. Its memory is shared with programs, and with every process that opens the map.
 type Map interface {
 	Pin(path string) error
 	Unpin() error
@@ -52,11 +52,11 @@ type Map interface {
 	ValueSize() uint32
 	Type() ebpf.MapType
 	MaxEntries() uint32
-	// Memory returns the value.
+	// Memory returns the value itself, not a copy.
 	Memory() []byte
 }
 
-// Link is what Attach and OpenLink return.
+// Link is the type of the links returned by Attach and OpenLink.
 type Link interface {
 	link.Link
 	// Index returns the index of the interface, or 0 if the link is detached.
@@ -65,7 +65,7 @@ type Link interface {
 	InNamespace() bool
 }
 
-// Hook is where a program is to be attached.
+// Hook says where and how to attach a program.
 type Hook struct {
 	Index  int
 	Egress bool
@@ -78,6 +78,6 @@ type Hook struct {
 type Interface struct {
 	Index   int
 	Name    string
-	Kind    string // of a virtual one, as "ip -details link" shows it
-	Program uint32 // the id of its XDP program
+	Kind    string // for virtual interfaces, as shown by "ip -details link"
+	Program uint32 // id of the XDP program, or 0
 }

@@ -164,7 +164,7 @@ var notCarriedOut = map[string]string{
 
 	"plugin: use flowtally and flowtally-plugin of one release": "needs a plugin of another release",
 
-	"xdp: count on another interface": "TestDevices has the devices that are refused; others count",
+	"xdp: count on another interface": "TestLayer3FollowsTheTypeOfTheDevice has the devices that are refused; others count",
 	"xdp: stop its owner":             "only the simulated kernel (internal/lab/memkernel) has such a holder",
 	"xdp: stop its owner; or: ip link set dev … xdp off; or, where it has a link: bpftool link list, bpftool link detach id N": "for a process without CAP_SYS_ADMIN; TestDoctorAnswersAsAttachingDoes carries out both commands",
 	"xdp: use a kernel of 6.1 or later": olderKernel,

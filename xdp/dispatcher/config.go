@@ -7,20 +7,20 @@ import (
 	"fmt"
 )
 
-// Most is the number of components that a dispatcher may have.
-const Most = 10
+// mostMembers is the largest number of components of a dispatcher.
+const mostMembers = 10
 
-// Versions of the configuration. Version 3 is longer than version 2.
+// Values of config.Magic and config.Version. Version 3 adds a tail.
 const (
 	magic      = 236
 	oldVersion = 2
 	newVersion = 3
 )
 
-// goesOn is the verdict that means that a place has no program. After it the next component runs.
+// goesOn is the verdict of a place without a component. The dispatcher then calls the next place.
 const goesOn = 31
 
-// hasFrags is BPF_F_XDP_HAS_FRAGS, which x/sys has for Linux alone.
+// hasFrags is BPF_F_XDP_HAS_FRAGS, which x/sys defines on Linux only.
 const hasFrags = 1 << 5
 
 // config is struct xdp_dispatcher_config of version 2, in the byte order of the host.
@@ -28,21 +28,21 @@ type config struct {
 	Magic      uint8
 	Version    uint8
 	Programs   uint8
-	Frags      uint8 // 1: the dispatcher takes frames of several buffers, because all components do
-	Actions    [Most]uint32
-	Priorities [Most]uint32
-	Flags      [Most]uint32
+	Frags      uint8 // 1 if all components support frames of several buffers
+	Actions    [mostMembers]uint32
+	Priorities [mostMembers]uint32
+	Flags      [mostMembers]uint32
 }
 
-// tail is the end of the configuration of version 3.
+// tail is what version 3 appends to config.
 type tail struct {
-	Bound uint8 // 1: the dispatcher is bound to its device
+	Bound uint8 // 1 if the dispatcher is bound to its device
 	_     [3]uint8
 }
 
 var errConfig = errors.New("configuration of the dispatcher is not known")
 
-// decode reads a configuration.
+// decode reads a configuration. It refuses one that this package would not write back completely.
 func decode(value []byte) (config, error) {
 	var c config
 	var t tail
@@ -57,7 +57,7 @@ func decode(value []byte) (config, error) {
 	switch {
 	case c.Magic != magic || c.Version < oldVersion || c.Version > newVersion:
 		return c, fmt.Errorf("%w: version %d, and versions %d and %d are", errConfig, c.Version, oldVersion, newVersion)
-	case len(value) != size || c.Programs > Most:
+	case len(value) != size || c.Programs > mostMembers:
 		return c, fmt.Errorf("%w: %d bytes and %d programs in version %d", errConfig, len(value), c.Programs, c.Version)
 	}
 	if c.Version == newVersion {
@@ -73,15 +73,15 @@ func decode(value []byte) (config, error) {
 
 // encode is the inverse of decode.
 func (c *config) encode() []byte {
-	b, _ := binary.Append(nil, binary.NativeEndian, c) // of a fixed size
+	b, _ := binary.Append(nil, binary.NativeEndian, c) // cannot fail for a type of fixed size
 	if c.Version == newVersion {
 		b, _ = binary.Append(b, binary.NativeEndian, tail{})
 	}
 	return b
 }
 
-// configOf returns the configuration of a dispatcher of members.
-func configOf(version uint8, members []Member) *config {
+// configOf returns the configuration of a dispatcher with these components.
+func configOf(version uint8, members []member) *config {
 	c := &config{Magic: magic, Version: version, Programs: uint8(len(members)), Frags: 1}
 	for i, m := range members {
 		c.Actions[i], c.Priorities[i] = m.Actions|1<<goesOn, m.Priority

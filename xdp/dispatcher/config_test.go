@@ -7,11 +7,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestConfig(t *testing.T) {
+func TestConfigIsReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		members := make([]Member, rapid.IntRange(0, Most).Draw(t, "members"))
+		members := make([]member, rapid.IntRange(0, mostMembers).Draw(t, "members"))
 		for i := range members {
-			members[i] = Member{Priority: rapid.Uint32().Draw(t, "priority"), Actions: rapid.Uint32().Draw(t, "actions"), Frags: rapid.Bool().Draw(t, "frags")}
+			members[i] = member{Priority: rapid.Uint32().Draw(t, "priority"), Actions: rapid.Uint32().Draw(t, "actions"), Frags: rapid.Bool().Draw(t, "frags")}
 		}
 		c := configOf(rapid.SampledFrom([]uint8{oldVersion, newVersion}).Draw(t, "version"), members)
 		if got, err := decode(c.encode()); err != nil || got != *c {
@@ -20,9 +20,8 @@ func TestConfig(t *testing.T) {
 	})
 }
 
-// TestUnknownConfig reads configurations that this package must not change.
-func TestUnknownConfig(t *testing.T) {
-	known := func(version uint8) []byte { return configOf(version, make([]Member, 2)).encode() }
+func TestUnknownConfigIsRefused(t *testing.T) {
+	known := func(version uint8) []byte { return configOf(version, make([]member, 2)).encode() }
 	changed := func(b []byte, at int, to byte) []byte { b[at] = to; return b }
 	for name, value := range map[string][]byte{
 		"empty":             nil,

@@ -1,14 +1,14 @@
-// Package dispatcher puts a program into the libxdp dispatcher that holds the XDP hook of an interface.
+// Package dispatcher adds a program to the libxdp dispatcher on the XDP hook of an interface.
 //
-// A dispatcher is an XDP program that calls up to ten component programs in the order of their priorities. Each
-// component replaces a function of it (freplace). The protocol is libxdp's (lib/libxdp/protocol.org of xdp-tools): the
-// configuration of a dispatcher is the one value of its one map, and the components and their links are pinned below
-// [Dir], in a directory that is named after the interface and the dispatcher's id.
+// A dispatcher is an XDP program that calls up to ten other programs, its components, in the order of their priorities. Each component
+// replaces one function of the dispatcher (freplace). The protocol is defined by libxdp (lib/libxdp/protocol.org of xdp-tools). The
+// configuration of a dispatcher is the only value of its only map. Components and their links are pinned below [Dir], in a directory
+// named after the interface and the id of the dispatcher.
 //
-// libxdp makes a dispatcher with as many places as it has components. [Hook.Change] therefore makes another dispatcher,
-// attaches all components to it, and exchanges the program on the hook. The kernel exchanges it only if the hook still
-// holds the dispatcher that was read. Each packet runs through one of the two dispatchers, so that a program counts each
-// packet once. Programs of libxdp find the new dispatcher, and change it in the same way.
+// A dispatcher has exactly as many places as components, so changing the components takes a new dispatcher. hook.change makes one,
+// attaches all components to it, and replaces the program on the hook. The kernel does so only if the hook still has the old
+// dispatcher. Each packet passes through one of the two dispatchers, so every component sees it once. libxdp finds the new
+// dispatcher and can change it in turn.
 //
-// A change takes CAP_SYS_ADMIN, because programs and maps are opened by their ids.
+// A change needs CAP_SYS_ADMIN, because it opens programs and maps by their ids.
 package dispatcher

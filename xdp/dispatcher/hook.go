@@ -17,28 +17,28 @@ import (
 // Dir holds libxdp's pins, of every dispatcher of the host.
 const Dir = "/sys/fs/bpf/xdp"
 
-// ErrNone means that the hook holds no dispatcher.
-var ErrNone = errors.New("no libxdp dispatcher holds the hook")
+// errNone means that no dispatcher is on the hook.
+var errNone = errors.New("no libxdp dispatcher holds the hook")
 
-// ErrBusy means that other processes changed the dispatcher all the time, or held the lock of the pins.
-var ErrBusy = errors.New("other processes change the dispatcher")
+// errBusy means that other processes kept changing the dispatcher, or did not unlock the pins.
+var errBusy = errors.New("other processes change the dispatcher")
 
-// Member is a component of a dispatcher.
-type Member struct {
+// member is a component of a dispatcher.
+type member struct {
 	Program  *ebpf.Program
 	Name     string // of the program
 	Priority uint32 // the lowest runs first
-	Actions  uint32 // bit v: behind verdict v the next component runs
-	Frags    bool   // takes frames of several buffers
+	Actions  uint32 // bit v is set if verdict v lets the next component run
+	Frags    bool   // supports frames of several buffers
 }
 
-// dispatcher is a dispatcher that holds a hook, and its components. close closes its programs.
+// dispatcher is the dispatcher on a hook, with its components. Callers must close it.
 type dispatcher struct {
 	id      ebpf.ProgramID
 	program *ebpf.Program
 	mode    uint32 // how it is attached, as XDP_FLAGS_
 	version uint8
-	members []Member
+	members []member
 }
 
 func (d *dispatcher) close() {
@@ -46,32 +46,39 @@ func (d *dispatcher) close() {
 	d.program.Close()
 }
 
-func closeAll(members []Member) {
+func closeAll(members []member) {
 	for _, m := range members {
 		m.Program.Close()
 	}
 }
 
 // dir returns the directory in which libxdp pins the components of a dispatcher.
-func (h *Hook) dir(id ebpf.ProgramID) string {
+func (h *hook) dir(id ebpf.ProgramID) string {
 	return filepath.Join(Dir, fmt.Sprintf("dispatch-%d-%d", h.ifindex, id))
 }
 
-// read reads the dispatcher that holds the hook.
-func (h *Hook) read() (_ *dispatcher, err error) {
-	id, mode, err := h.attached()
+// attachment is the program on a hook.
+type attachment struct {
+	program ebpf.ProgramID // 0: the hook is free
+	mode    uint32         // XDP_FLAGS_DRV_MODE or XDP_FLAGS_SKB_MODE; 0: another mode, such as hw
+	ifname  string
+}
+
+// read reads the dispatcher that holds the hook. The error is errNone if another program holds the hook, or none.
+func (h *hook) read() (_ *dispatcher, err error) {
+	a, err := h.attached()
 	if err != nil {
 		return nil, err
 	}
-	if id == 0 {
-		return nil, ErrNone
+	if a.program == 0 {
+		return nil, errNone
 	}
 
-	p, err := ebpf.NewProgramFromID(id)
+	p, err := ebpf.NewProgramFromID(a.program)
 	if err != nil {
 		return nil, fmt.Errorf("opening the program of the hook: %w", err)
 	}
-	d := &dispatcher{id: id, program: p, mode: mode}
+	d := &dispatcher{id: a.program, program: p, mode: a.mode}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -81,17 +88,18 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode == 0 {
-		return nil, errors.New("the dispatcher runs in the device, or in two modes")
+	if a.mode == 0 {
+		return nil, fmt.Errorf("reading the dispatcher of %s: it runs on the NIC (mode hw), where programs cannot be exchanged; "+
+			"load its programs in the driver: xdp-loader unload %s --all; xdp-loader load --mode native %s FILE", a.ifname, a.ifname, a.ifname)
 	}
 	d.version = c.Version
 
 	for i := range int(c.Programs) {
-		p, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(id), place(i)+"-prog"), nil)
+		p, err := ebpf.LoadPinnedProgram(filepath.Join(h.dir(d.id), place(i)+"-prog"), nil)
 		if err != nil {
 			return nil, fmt.Errorf("opening program %d of the dispatcher, which was not pinned by libxdp in %s: %w", i, Dir, err)
 		}
-		d.members = append(d.members, Member{ // from here on close closes the program
+		d.members = append(d.members, member{ // from here on close closes the program
 			Program:  p,
 			Priority: c.Priorities[i],
 			Actions:  c.Actions[i],
@@ -106,7 +114,7 @@ func (h *Hook) read() (_ *dispatcher, err error) {
 	return d, nil
 }
 
-// configured returns the configuration of a dispatcher, and ErrNone for another program.
+// configured returns the configuration of a dispatcher. The error is errNone for any other program.
 func configured(p *ebpf.Program) (config, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -114,7 +122,7 @@ func configured(p *ebpf.Program) (config, error) {
 	}
 	ids, _ := info.MapIDs()
 	if info.Name != name || len(ids) != 1 {
-		return config{}, ErrNone
+		return config{}, errNone
 	}
 	m, err := ebpf.NewMapFromID(ids[0])
 	if err != nil {
@@ -128,28 +136,29 @@ func configured(p *ebpf.Program) (config, error) {
 	return decode(value)
 }
 
-// Edit returns another list of components. It may be called several times, and closes no program.
-type Edit func([]Member) ([]Member, error)
+// edit turns the list of components into another one. It may be called several times, and must not close any program.
+type edit func([]member) ([]member, error)
 
-// Change exchanges the dispatcher that holds the hook for one with the components that edit returns, and returns its id.
-// Without components the hook becomes free, and the id is 0. After an error the hook is as before.
-func (h *Hook) Change(edit Edit) (id ebpf.ProgramID, err error) {
+// change replaces the dispatcher on the hook by one with the components returned by edit. It returns the id of the new dispatcher.
+// If edit returns no components, change frees the hook and returns 0. After an error the hook is unchanged.
+func (h *hook) change(edit edit) (id ebpf.ProgramID, err error) {
 	unlock, err := lock()
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
 	for range 20 {
-		if id, err = h.change(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+		if id, err = h.changeOnce(edit); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
 			return id, err
 		}
-		time.Sleep(50 * time.Millisecond) // libxdp has exchanged it meanwhile: it pins without the lock
+		// libxdp has replaced the dispatcher under us. It makes some pins without taking the lock.
+		time.Sleep(50 * time.Millisecond)
 	}
-	return 0, fmt.Errorf("%w: %w", ErrBusy, err)
+	return 0, fmt.Errorf("%w: %w", errBusy, err)
 }
 
-// change is one attempt of Change.
-func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
+// changeOnce is one attempt of change.
+func (h *hook) changeOnce(edit edit) (ebpf.ProgramID, error) {
 	old, err := h.read()
 	if err != nil {
 		return 0, err
@@ -160,12 +169,12 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	if err != nil {
 		return 0, err
 	}
-	slices.SortStableFunc(members, func(a, b Member) int {
+	slices.SortStableFunc(members, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name))
 	})
 	switch {
-	case len(members) > Most:
-		return 0, fmt.Errorf("all %d places of the dispatcher are taken", Most)
+	case len(members) > mostMembers:
+		return 0, fmt.Errorf("all %d places of the dispatcher are taken; xdp-loader status lists the programs, and xdp-loader unload removes one", mostMembers)
 	case len(members) == 0:
 		if err := h.exchange(nil, old); err != nil {
 			return 0, err
@@ -196,16 +205,16 @@ func (h *Hook) change(edit Edit) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// discard removes the pins of an old dispatcher when no packet runs through it any more: its places become empty then. If it cannot
-// wait for a grace period, it leaves the pins, which cost memory alone. libxdp leaves such pins too.
-func (h *Hook) discard(old *dispatcher) {
+// discard removes the pins of a replaced dispatcher, which detaches its components. So it first waits until no packet is in it. If it
+// cannot wait, it leaves the pins behind. That only costs memory, and libxdp does the same.
+func (h *hook) discard(old *dispatcher) {
 	if h.grace() == nil {
 		os.RemoveAll(h.dir(old.id))
 	}
 }
 
-// pin attaches components to a dispatcher, and pins them as libxdp does.
-func (h *Hook) pin(dir string, d *ebpf.Program, members []Member) error {
+// pin attaches components to a dispatcher, and pins them the way libxdp does.
+func (h *hook) pin(dir string, d *ebpf.Program, members []member) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("pinning a dispatcher: %w", err)
 	}
@@ -225,7 +234,7 @@ func (h *Hook) pin(dir string, d *ebpf.Program, members []Member) error {
 	return nil
 }
 
-// pinCopy pins a program that has another pin: [ebpf.Program.Pin] moves that one.
+// pinCopy makes a second pin for a program. [ebpf.Program.Pin] alone would move the first one.
 func pinCopy(p *ebpf.Program, path string) error {
 	c, err := p.Clone()
 	if err != nil {
@@ -235,11 +244,11 @@ func pinCopy(p *ebpf.Program, path string) error {
 	return c.Pin(path)
 }
 
-// look calls f with the dispatcher that holds the hook. If there is no interface or no dispatcher, it does nothing. It does not take
-// the lock of the pins, because a process that hangs with the lock would stop every look at every hook.
-func (h *Hook) look(f func(*dispatcher) error) error {
+// look calls f with the dispatcher on the hook, if there is one. It does not lock the pins. Otherwise a process hanging with the lock
+// would block us at every hook.
+func (h *hook) look(f func(*dispatcher) error) error {
 	d, err := h.settled()
-	if errors.Is(err, ErrNone) || errors.Is(err, syscall.ENODEV) {
+	if errors.Is(err, errNone) || errors.Is(err, syscall.ENODEV) {
 		return nil
 	}
 	if err != nil {
@@ -249,12 +258,12 @@ func (h *Hook) look(f func(*dispatcher) error) error {
 	return f(d)
 }
 
-// settled reads the dispatcher that holds the hook. If another process exchanges it meanwhile, the pins of the old one are gone, and
-// settled reads the new one. An exchange takes milliseconds, so three tries are enough.
-func (h *Hook) settled() (d *dispatcher, err error) {
+// settled reads the dispatcher on the hook. If another process replaces the dispatcher in that moment, its pins disappear, and settled
+// reads again. A replacement takes milliseconds, so three tries are enough.
+func (h *hook) settled() (d *dispatcher, err error) {
 	pins, err := openTrusted()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNone // the host has no pins of libxdp
+		return nil, errNone // the host has no pins of libxdp
 	}
 	if err != nil {
 		return nil, err
@@ -270,7 +279,7 @@ func (h *Hook) settled() (d *dispatcher, err error) {
 	return nil, err
 }
 
-// locked calls f under the lock of the pins, if the host has pins of libxdp.
+// locked calls f while it has libxdp's pins locked. It does nothing on a host without such pins.
 func locked(f func() error) error {
 	unlock, err := lock()
 	if errors.Is(err, os.ErrNotExist) {
@@ -283,7 +292,7 @@ func locked(f func() error) error {
 	return f()
 }
 
-// lock locks libxdp's pins. libxdp holds the lock for milliseconds.
+// lock locks libxdp's pins against libxdp, which never keeps them locked for more than milliseconds. After 5 seconds lock gives up.
 func lock() (unlock func(), err error) {
 	f, err := openTrusted()
 	if err != nil {
@@ -296,7 +305,7 @@ func lock() (unlock func(), err error) {
 		}
 		if time.Now().After(end) {
 			f.Close()
-			return nil, fmt.Errorf("locking %s: %w: %w", Dir, ErrBusy, err)
+			return nil, fmt.Errorf("locking %s: %w: %w", Dir, errBusy, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -13,29 +14,29 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// Hook is the XDP hook of an interface. It keeps the network namespace in which it was made.
-type Hook struct {
+// hook is the XDP hook of an interface. It refers to the network namespace in which it was made.
+type hook struct {
 	grace   func() error // waits for an RCU grace period
 	ifindex int
 	socket  *nl.NetlinkSocket
 }
 
-// NewHook returns the hook of an interface in the network namespace of the calling thread.
-func NewHook(ifindex int, grace func() error) (*Hook, error) {
+// newHook returns the hook of an interface in the network namespace of the calling thread.
+func newHook(ifindex int, grace func() error) (*hook, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket for the hook: %w", err)
 	}
-	return &Hook{grace: grace, ifindex: ifindex, socket: s}, nil
+	return &hook{grace: grace, ifindex: ifindex, socket: s}, nil
 }
 
-// Close leaves the hook as it is.
-func (h *Hook) Close() error {
+// Close releases the resources of h. The program on the hook stays.
+func (h *hook) Close() error {
 	h.socket.Close()
 	return nil
 }
 
-func (h *Hook) request(kind, flags int) *nl.NetlinkRequest {
+func (h *hook) request(kind, flags int) *nl.NetlinkRequest {
 	r := nl.NewNetlinkRequest(kind, flags)
 	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Seq: r.Seq, Socket: h.socket}}
 	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -44,32 +45,55 @@ func (h *Hook) request(kind, flags int) *nl.NetlinkRequest {
 	return r
 }
 
-// Modes of an attached program, as IFLA_XDP_ATTACHED tells them.
+// Values of IFLA_XDP_ATTACHED.
 const (
 	attachedNative  = 1
 	attachedGeneric = 2
 )
 
-// attached returns the id of the program on the hook, and its mode as XDP_FLAGS_, or 0 for another mode.
-func (h *Hook) attached() (id ebpf.ProgramID, mode uint32, err error) {
+// attached asks the kernel for the program on the hook.
+func (h *hook) attached() (attachment, error) {
 	replies, err := h.request(unix.RTM_GETLINK, unix.NLM_F_ACK).Execute(unix.NETLINK_ROUTE, 0)
-	if err != nil || len(replies) == 0 {
-		return 0, 0, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
+	if err != nil {
+		return attachment{}, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
+	}
+	a, err := attachmentOf(replies)
+	if err != nil {
+		return attachment{}, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
+	}
+	return a, nil
+}
+
+// errNoReply: the kernel acknowledged a request and sent no answer.
+var errNoReply = errors.New("the kernel sent no answer")
+
+// attachmentOf reads the replies to RTM_GETLINK.
+func attachmentOf(replies [][]byte) (attachment, error) {
+	if len(replies) == 0 {
+		return attachment{}, errNoReply
 	}
 	l, err := netlink.LinkDeserialize(nil, replies[0])
 	if err != nil {
-		return 0, 0, fmt.Errorf("asking for interface %d: %w", h.ifindex, err)
+		return attachment{}, err
 	}
+
+	a := attachment{ifname: l.Attrs().Name}
 	x := l.Attrs().Xdp
 	if x == nil {
-		return 0, 0, nil
+		return a, nil
 	}
-	mode = map[uint32]uint32{attachedNative: unix.XDP_FLAGS_DRV_MODE, attachedGeneric: unix.XDP_FLAGS_SKB_MODE}[x.AttachMode]
-	return ebpf.ProgramID(x.ProgId), mode, nil
+	a.program = ebpf.ProgramID(x.ProgId)
+	switch x.AttachMode {
+	case attachedNative:
+		a.mode = unix.XDP_FLAGS_DRV_MODE
+	case attachedGeneric:
+		a.mode = unix.XDP_FLAGS_SKB_MODE
+	}
+	return a, nil
 }
 
-// exchange exchanges the program on the hook, if it is old's. Without a fresh one the hook becomes free.
-func (h *Hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
+// exchange replaces old by fresh. It fails if the hook holds another program by now. A nil fresh frees the hook.
+func (h *hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
 	fd := int32(-1)
 	if fresh != nil {
 		fd = int32(fresh.FD())
@@ -87,7 +111,7 @@ func (h *Hook) exchange(fresh *ebpf.Program, old *dispatcher) error {
 	return nil
 }
 
-// openTrusted opens the directory of the pins, if root alone can write it.
+// openTrusted opens the directory of the pins. It refuses if anybody but root can write to it.
 func openTrusted() (*os.File, error) {
 	path, why, err := trust.Open(Dir, func(uid uint32) bool { return uid == 0 })
 	if err == nil && why != "" {

@@ -9,21 +9,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Hook is the XDP hook of an interface.
-type Hook struct {
+// hook is the XDP hook of an interface.
+type hook struct {
 	grace   func() error // waits for an RCU grace period
 	ifindex int
 }
 
-// NewHook returns an error: XDP needs Linux.
-func NewHook(int, func() error) (*Hook, error) { return nil, errors.ErrUnsupported }
+// newHook returns an error: XDP needs Linux.
+func newHook(int, func() error) (*hook, error) { return nil, errors.ErrUnsupported }
 
 // Close implements io.Closer.
-func (h *Hook) Close() error { return nil }
+func (h *hook) Close() error { return nil }
 
-func (h *Hook) attached() (ebpf.ProgramID, uint32, error) { return 0, 0, errors.ErrUnsupported }
+func (h *hook) attached() (attachment, error) { return attachment{}, errors.ErrUnsupported }
 
-func (h *Hook) exchange(*ebpf.Program, *dispatcher) error { return errors.ErrUnsupported }
+func (h *hook) exchange(*ebpf.Program, *dispatcher) error { return errors.ErrUnsupported }
 
 func openTrusted() (*os.File, error) { return nil, errors.ErrUnsupported }
 

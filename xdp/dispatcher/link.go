@@ -13,32 +13,32 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Link is the link of a component: of a program of ours in the dispatcher of an interface. It implements link.Link.
+// Link stands for our component in the dispatcher of an interface. It implements link.Link.
 //
-// It holds no descriptor of the program. libxdp's pins keep the component, also when this process ends. A component is ours
-// if its program uses the map of NewLink.
+// It has no descriptor of the program. libxdp's pins keep the component attached, even after this process has ended. A component
+// is ours if its program uses the map passed to NewLink.
 type Link struct {
-	link.Link // nil: the methods that this link does not have
-	hook      *Hook
+	link.Link // nil; calling a method not overridden below panics
+	hook      *hook
 	uses      ebpf.MapID
 
-	// Where the component was when it was last seen.
+	// Where Attached last saw the component.
 	id  ebpf.ProgramID // of the dispatcher; 0: nowhere
-	pin string         // of the component's own link there, without which it does not run
+	pin string         // of the link between component and dispatcher, which keeps the component attached
 }
 
-// first is the priority of our component: it runs before the others, and sees each packet that the NIC gives to the kernel.
-// libxdp's default is 50.
+// first is the priority of our component. libxdp's default is 50. We run first, so that we see every packet.
 const first = 0
 
-// NewLink returns the link of the component that uses a map, in the dispatcher of an interface in the network namespace of
-// the calling thread. grace waits for an RCU grace period. Update attaches a component; an earlier process may have left one.
+// NewLink returns the link for the component that uses a map. The interface is looked up in the network namespace of the calling
+// thread. grace must wait for an RCU grace period. NewLink attaches nothing: Update does. But an earlier process may have left
+// a component, which the link then stands for.
 func NewLink(ifindex int, uses *ebpf.Map, grace func() error) (*Link, error) {
 	info, err := uses.Info()
 	if err != nil {
 		return nil, fmt.Errorf("asking for the map of a slot: %w", err)
 	}
-	h, err := NewHook(ifindex, grace)
+	h, err := newHook(ifindex, grace)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func NewLink(ifindex int, uses *ebpf.Map, grace func() error) (*Link, error) {
 	return &Link{hook: h, uses: id}, nil
 }
 
-// isOurs reports whether a program uses the map.
+// isOurs reports whether a program uses our map.
 func (l *Link) isOurs(p *ebpf.Program) (bool, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -56,8 +56,8 @@ func (l *Link) isOurs(p *ebpf.Program) (bool, error) {
 	return slices.Contains(ids, l.uses), nil
 }
 
-// others returns the components that are not ours.
-func (l *Link) others(members []Member) (others []Member, err error) {
+// others returns all components except ours.
+func (l *Link) others(members []member) (others []member, err error) {
 	for _, m := range members {
 		ours, err := l.isOurs(m.Program)
 		if err != nil {
@@ -70,12 +70,12 @@ func (l *Link) others(members []Member) (others []Member, err error) {
 	return others, nil
 }
 
-// Attached reports whether the component is in the dispatcher that holds the hook. libxdp takes it along when it exchanges
-// the dispatcher. After an error the component may be there or not.
+// Attached reports whether our component is in the dispatcher on the hook. When libxdp replaces a dispatcher, it moves the component
+// to the new one. An error means that we cannot tell.
 func (l *Link) Attached() (bool, error) {
-	// A look costs a few system calls if the hook holds the same dispatcher as last time.
-	if id, _, err := l.hook.attached(); err == nil && id == l.id && (id == 0 || exists(l.pin)) {
-		return id != 0, nil
+	// Two system calls are enough while the dispatcher is the one of the last look.
+	if a, err := l.hook.attached(); err == nil && a.program == l.id && (l.id == 0 || exists(l.pin)) {
+		return l.id != 0, nil
 	}
 
 	l.id = 0
@@ -99,7 +99,7 @@ func exists(pin string) bool {
 	return err == nil
 }
 
-// Update implements link.Link: the program, which was loaded for a mould, takes the place of our component, or a new place.
+// Update implements link.Link. The program replaces our component, or becomes a new one. It must have been loaded for a Mould.
 func (l *Link) Update(p *ebpf.Program) error {
 	info, err := p.Info()
 	if err != nil {
@@ -107,14 +107,14 @@ func (l *Link) Update(p *ebpf.Program) error {
 	}
 
 	l.id = 0
-	ours := Member{
+	ours := member{
 		Program:  p,
 		Name:     info.Name,
 		Priority: first,
 		Actions:  1 << verdictPass,
 		Frags:    true,
 	}
-	_, err = l.hook.Change(func(members []Member) ([]Member, error) {
+	_, err = l.hook.change(func(members []member) ([]member, error) {
 		others, err := l.others(members)
 		return append(others, ours), err
 	})
@@ -123,14 +123,14 @@ func (l *Link) Update(p *ebpf.Program) error {
 
 // Detach implements link.Link.
 func (l *Link) Detach() error {
-	if _, _, err := l.hook.attached(); errors.Is(err, syscall.ENODEV) {
+	if _, err := l.hook.attached(); errors.Is(err, syscall.ENODEV) {
 		return locked(l.leave)
 	}
 	if attached, err := l.Attached(); err != nil || !attached {
 		return err
 	}
-	_, err := l.hook.Change(l.others)
-	if errors.Is(err, ErrNone) {
+	_, err := l.hook.change(l.others)
+	if errors.Is(err, errNone) {
 		err = nil
 	}
 	if err == nil {
@@ -139,21 +139,21 @@ func (l *Link) Detach() error {
 	return err
 }
 
-// leave empties our place if the namespace has no such interface. It was deleted, or moved to another namespace, where the
-// dispatcher runs on. The caller holds the lock of the pins.
+// leave detaches our component if the interface has left the namespace. It may have been moved to another namespace, where its
+// dispatcher still runs. The caller must have locked the pins.
 func (l *Link) leave() error {
 	_, err := leave(fmt.Sprintf("dispatch-%d-*", l.hook.ifindex), l.isOurs)
 	l.id = 0
 	return err
 }
 
-// Close implements link.Link. The component stays.
+// Close implements link.Link. The component stays attached.
 func (l *Link) Close() error { return l.hook.Close() }
 
-// Pin implements link.Link. It does nothing: libxdp's pins exist.
+// Pin implements link.Link. It does nothing, because Update has made the pins of libxdp.
 func (l *Link) Pin(string) error { return nil }
 
-// Unpin implements link.Link.
+// Unpin implements link.Link. It does nothing.
 func (l *Link) Unpin() error { return nil }
 
 // Before calls f with each component that runs before ours.
@@ -172,8 +172,8 @@ func (l *Link) Before(f func(name string, id ebpf.ProgramID)) error {
 	})
 }
 
-// LeaveAll empties the places of all programs that use a map, in the dispatchers of all interfaces and namespaces. To remove
-// a pin takes no lock, so LeaveAll does not wait for a process that hangs with the lock of the pins.
+// LeaveAll detaches every component that uses a map, from the dispatchers of all interfaces and namespaces. It returns their number.
+// It only removes pins, which needs no lock. So it works even if another process hangs with the pins locked.
 func LeaveAll(uses *ebpf.Map) (emptied int, err error) {
 	info, err := uses.Info()
 	if err != nil {
@@ -184,8 +184,8 @@ func LeaveAll(uses *ebpf.Map) (emptied int, err error) {
 	return leave("dispatch-*-*", l.isOurs)
 }
 
-// leave empties our places in the dispatchers whose pins match. It loads no dispatcher: the pin of a component's link keeps
-// the component in its place, so to remove that pin is enough.
+// leave detaches our components from all dispatchers whose directory of pins matches the pattern. It does not replace the
+// dispatchers. Removing the pin of a component's link is enough to detach the component.
 func leave(dispatchers string, isOurs func(*ebpf.Program) (bool, error)) (emptied int, err error) {
 	pins, _ := filepath.Glob(filepath.Join(Dir, dispatchers, "prog*-prog"))
 	var errs []error
@@ -201,7 +201,7 @@ func leave(dispatchers string, isOurs func(*ebpf.Program) (bool, error)) (emptie
 	return emptied, errors.Join(errs...)
 }
 
-// leaveOne empties the place of a pinned program, if the program is ours.
+// leaveOne detaches a pinned component, if it is ours.
 func leaveOne(pin string, isOurs func(*ebpf.Program) (bool, error)) (emptied bool, err error) {
 	p, err := ebpf.LoadPinnedProgram(pin, nil)
 	if err != nil {
@@ -216,33 +216,35 @@ func leaveOne(pin string, isOurs func(*ebpf.Program) (bool, error)) (emptied boo
 	return err == nil, err
 }
 
-// empty removes the pin of a component's link. The kernel frees the last pin of a link later, by a work item, and packets
-// pass the component meanwhile. It detaches at once where a process closes the link last (bpf_link_put_direct,
-// kernel/bpf/syscall.c).
+// empty detaches a component by removing the pin of its link.
+//
+// It opens the link before, and closes it after, for a reason. When the last reference to a link is a pin, the kernel detaches the
+// program later, in a work item, and packets still meet it until then. When the last reference is a descriptor, closing it detaches
+// the program at once (bpf_link_put_direct in kernel/bpf/syscall.c).
 func empty(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {
-		return os.Remove(pin) // late is better than never
+		return os.Remove(pin) // detaching late is better than not at all
 	}
 	return errors.Join(os.Remove(pin), l.Close())
 }
 
-// Holds reports whether a dispatcher holds the XDP hook of an interface, as far as this process may look.
+// Holds reports whether a dispatcher is on the XDP hook of an interface. Without the privilege to look, it returns false.
 func Holds(ifindex int) bool {
-	h, err := NewHook(ifindex, nil)
+	h, err := newHook(ifindex, nil)
 	if err != nil {
 		return false
 	}
 	defer h.Close()
-	id, _, err := h.attached()
-	if err != nil || id == 0 {
+	a, err := h.attached()
+	if err != nil || a.program == 0 {
 		return false
 	}
-	p, err := ebpf.NewProgramFromID(id)
+	p, err := ebpf.NewProgramFromID(a.program)
 	if err != nil {
 		return false
 	}
 	defer p.Close()
 	_, err = configured(p)
-	return !errors.Is(err, ErrNone)
+	return !errors.Is(err, errNone)
 }

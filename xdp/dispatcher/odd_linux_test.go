@@ -79,8 +79,7 @@ func TestLooksWaitForNoLock(t *testing.T) {
 	}
 }
 
-// A program that has the name of a dispatcher and is none, or one whose components are not pinned where libxdp pins
-// them, is looked at without a panic, and is left alone.
+// One program only has the name of a dispatcher. Another is a dispatcher whose components are not pinned as libxdp pins them.
 func TestOddDispatchersAreLeftAlone(t *testing.T) {
 	need.BPF(t)
 	for _, c := range []struct {
@@ -108,14 +107,14 @@ func TestOddDispatchersAreLeftAlone(t *testing.T) {
 			if err := s.Update(p); err == nil {
 				t.Error("it was changed")
 			}
-			if id, _, err := s.hook.attached(); id == 0 || err != nil {
-				t.Errorf("program %d holds the hook, %v", id, err)
+			if a, err := s.hook.attached(); a.program == 0 || err != nil {
+				t.Errorf("program %d holds the hook, %v", a.program, err)
 			}
 		})
 	}
 
 	t.Run("components without pins", func(t *testing.T) {
-		p, err := load(configOf(newVersion, make([]Member, 3)))
+		p, err := load(configOf(newVersion, make([]member, 3)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,18 +8,18 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// name is the name of every dispatcher, by which libxdp finds it.
+// name is the name of every dispatcher. libxdp recognizes a dispatcher by it.
 const name = "xdp_dispatcher"
 
 const verdictPass = 2
 
-// readOnlyProgram is BPF_F_RDONLY_PROG, which x/sys has for Linux alone.
+// readOnlyProgram is BPF_F_RDONLY_PROG, which x/sys defines on Linux only.
 const readOnlyProgram = 1 << 7
 
-// place is the name of the function that component i replaces.
+// place returns the name of the function replaced by component i.
 func place(i int) string { return fmt.Sprintf("prog%d", i) }
 
-// load loads a dispatcher with a place for each component of c.
+// load loads a dispatcher with one place for each component.
 func load(c *config) (*ebpf.Program, error) {
 	value := c.encode()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
@@ -56,7 +56,7 @@ func load(c *config) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// instructions is the code of a dispatcher. Its places are global functions, which the kernel lets programs replace.
+// instructions returns the code of a dispatcher. Its places are global functions, because the kernel lets extensions replace those.
 func instructions(c *config, configuration int) asm.Instructions {
 	one := &btf.Int{Name: "unsigned int", Size: 4}
 	fields := []string{"data", "data_end", "data_meta", "ingress_ifindex", "rx_queue_index", "egress_ifindex"}
@@ -73,7 +73,7 @@ func instructions(c *config, configuration int) asm.Instructions {
 	}
 	code := asm.Instructions{
 		function(name, asm.Mov.Reg(asm.R6, asm.R1)),
-		asm.LoadMapValue(asm.R1, configuration, 0), // the map belongs to the program, which is all
+		asm.LoadMapValue(asm.R1, configuration, 0), // unused, but it ties the map to the program
 	}
 	for i := range int(c.Programs) {
 		code = append(code,
@@ -87,8 +87,8 @@ func instructions(c *config, configuration int) asm.Instructions {
 	}
 	code = append(code, asm.Mov.Imm(asm.R0, verdictPass), asm.Return().WithSymbol("out"))
 	for i := range int(c.Programs) {
-		// A component may change packets only if the function that it replaces may. So the place has a call that changes
-		// packets. No packet reaches the call: the context is never NULL, but the verifier does not know that.
+		// A component may change packets only if the function it replaces may change them. So each place calls a helper that
+		// changes packets, on a branch for a NULL context. No packet takes that branch, but the verifier does not know.
 		empty := place(i) + "_empty"
 		code = append(code,
 			function(place(i), asm.JNE.Imm(asm.R1, 0, empty)),
@@ -101,11 +101,11 @@ func instructions(c *config, configuration int) asm.Instructions {
 	return code
 }
 
-// Mould loads a dispatcher with one place, Place, for which programs are loaded. The verifier checks an extension against the
-// function that it replaces. Then the extension may replace the function of each place of each dispatcher.
+// Mould loads a dispatcher with a single place, named Place. To load a component, the verifier needs a function that the component is
+// to replace. Give it this one. The component can then be attached to any place of any dispatcher.
 func Mould() (*ebpf.Program, error) {
-	return load(configOf(oldVersion, make([]Member, 1)))
+	return load(configOf(oldVersion, make([]member, 1)))
 }
 
-// Place is the place of a mould.
+// Place is the name of the function to replace in a mould.
 const Place = "prog0"

@@ -10,15 +10,14 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestPlaces runs dispatchers with empty places: each is passed over, and the end passes the packet.
-func TestPlaces(t *testing.T) {
+func TestEmptyPlacesPassThePacket(t *testing.T) {
 	need.BPF(t)
 	for _, version := range []uint8{oldVersion, newVersion} {
-		for n := range Most + 1 {
+		for n := range mostMembers + 1 {
 			for _, frags := range []bool{false, true} {
-				members := make([]Member, n)
+				members := make([]member, n)
 				for i := range members {
-					members[i] = Member{Priority: uint32(10 * i), Actions: 1 << verdictPass, Frags: frags || i > 0}
+					members[i] = member{Priority: uint32(10 * i), Actions: 1 << verdictPass, Frags: frags || i > 0}
 				}
 				c := configOf(version, members)
 				p, err := load(c)
@@ -39,8 +38,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestMould loads the program for which extensions are loaded.
-func TestMould(t *testing.T) {
+func TestMouldHasTheFunctionToReplace(t *testing.T) {
 	need.BPF(t)
 	p, err := Mould()
 	if err != nil {
@@ -61,9 +59,9 @@ func TestMould(t *testing.T) {
 	}
 }
 
-// TestPlacesAlterNoPacket: a place has one call that may alter a packet, in a branch for a NULL context.
+// Each place calls one helper that could alter packets, on a branch for a NULL context.
 func TestPlacesAlterNoPacket(t *testing.T) {
-	code := instructions(configOf(newVersion, make([]Member, Most)), 0)
+	code := instructions(configOf(newVersion, make([]member, mostMembers)), 0)
 	calls := 0
 	for i, ins := range code {
 		if !ins.IsBuiltinCall() {
@@ -78,7 +76,7 @@ func TestPlacesAlterNoPacket(t *testing.T) {
 			t.Errorf("instruction %d is behind %v, want the comparison of the context with 0", i, guard)
 		}
 	}
-	if calls != Most {
-		t.Errorf("%d calls, want one in each of %d places", calls, Most)
+	if calls != mostMembers {
+		t.Errorf("%d calls, want one in each of %d places", calls, mostMembers)
 	}
 }

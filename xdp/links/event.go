@@ -7,19 +7,19 @@ type Event struct {
 	Name    string
 	OldName string // Renamed
 	Index   int
-	Link    Link // the link after the change; zero for Removed and Lost
+	Link    Link // the state after the change; zero for Removed and Lost
 }
 
 // Kind is the kind of a change.
 type Kind string
 
 const (
-	Up        Kind = "up"        // it has a carrier
-	Down      Kind = "down"      // it has none, or was set down
-	Added     Kind = "added"     // new, or returned: the index may differ
+	Up        Kind = "up"        // has a carrier now
+	Down      Kind = "down"      // lost its carrier, or was set down
+	Added     Kind = "added"     // created, or moved into the namespace
 	Removed   Kind = "removed"   // deleted, or moved to another namespace
-	Renamed   Kind = "renamed"   // OldName is Name now
-	Restacked Kind = "restacked" // it has another master or another parent
-	// Lost: events were lost, and the channel is closed behind this one; watch again.
+	Renamed   Kind = "renamed"   // from OldName to Name
+	Restacked Kind = "restacked" // has another master or another parent
+	// Lost is the last event before the channel is closed. Some events were lost. Callers should call Watch again.
 	Lost Kind = "lost"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/xdp/links"
 )
 
-// Interfaces that come, go and change their names.
+// Print every interface that appears, disappears or changes.
 func ExampleWatch() {
 	events, err := links.Watch(context.Background())
 	if err != nil {

@@ -6,33 +6,33 @@ import "slices"
 type Link struct {
 	Index  int
 	Name   string
-	Kind   string // as "ip -details link" shows it: "bridge", "vlan"; empty for most hardware
-	Master int    // index of its bridge, bond or team; 0: it is no port
-	Parent int    // index of the device that it sends and receives through; 0: none is known
-	// ParentElsewhere: Parent is an index of another network namespace.
+	Kind   string // as shown by "ip -details link": "bridge", "vlan"; empty for most hardware
+	Master int    // index of the bridge, bond or team of which it is a port, or 0
+	Parent int    // index of the device through which it sends and receives, or 0 if unknown
+	// ParentElsewhere is set if the parent is in another network namespace, where Parent is its index.
 	ParentElsewhere bool
 }
 
-// peers are the kinds with the other end of a cable as their parent. Each packet passes the ends in different directions.
+// peers are kinds of device whose parent is the other end of a virtual cable. A packet passes the two ends in opposite directions.
 var peers = []string{"veth", "netkit", "vxcan", "netdevsim"}
 
-// apart are the kinds without packets on the hooks of their parent. A child of IPoIB has queue pairs of its own.
+// apart are kinds of device whose packets skip the hooks of their parent. A child of IPoIB has its own queue pairs.
 var apart = []string{"ipoib"}
 
-// bypassed are the kinds of masters without the packets of their ports on their hooks. A VRF takes over a received packet
-// behind the hooks. The datapath of Open vSwitch hands packets to its internal ports, and its own device sees none.
+// bypassed are kinds of master whose hooks do not see the packets of their ports. A VRF takes received packets after the hooks. The
+// datapath of Open vSwitch hands packets to its internal ports, and its own device sees none.
 var bypassed = []string{"vrf", "openvswitch"}
 
-// Stack is two links with common packets: a packet passes both in one direction.
+// Stack is a pair of links such that packets pass both in the same direction. Counting on both counts these packets twice.
 type Stack struct {
 	Lower, Upper int // indexes
-	// Tag: a packet has a VLAN tag on the lower link and none on the upper one, because a VLAN device lies between the
-	// two and none above.
+	// Tag is set if packets have a VLAN tag on the lower link and none on the upper one. That is so if there is a VLAN device
+	// between the two, and none above.
 	Tag bool
 }
 
-// Stacks returns every stack among the counted links, sorted by upper and lower index. Links between the two need not be
-// counted. all are the links of one network namespace, by index. The cost grows with the number of links, not of pairs.
+// Stacks returns every stack among the counted links, sorted by upper and lower index. There may be other links between the two. all
+// are the links of one network namespace, by index. The cost grows with the number of links, and not with the number of pairs.
 func Stacks(all map[int]Link, counted []int) []Stack {
 	above := aboveEach(all, counted, true)
 	withoutTag := aboveEach(all, counted, false)
@@ -55,8 +55,8 @@ func Stacks(all map[int]Link, counted []int) []Stack {
 	return out
 }
 
-// aboveEach returns for each link the counted links above it, as positions in counted. Without vlans, it takes no way
-// through a VLAN device to its parent.
+// aboveEach returns for each link the counted links above it, as positions in counted. Unless vlans is set, it ignores connections
+// between a VLAN device and its parent.
 func aboveEach(all map[int]Link, counted []int, vlans bool) map[int]set {
 	below := belowEach(all, vlans)
 	above := make(map[int]set)
@@ -68,8 +68,8 @@ func aboveEach(all map[int]Link, counted []int, vlans bool) map[int]set {
 		position[index] = i
 	}
 
-	// A link that learns of another counted link above it goes into the queue again. The walk also ends in a ring: each
-	// link learns of a counted link once. A VXLAN device forms a ring as a port of the bridge below it.
+	// When a link learns of another counted link above it, put it into the queue again. That ends even if links form a ring, for
+	// example a VXLAN device as a port of the bridge below it, because a link learns of each counted link only once.
 	for len(queue) > 0 {
 		upper := queue[0]
 		queue = queue[1:]
@@ -109,7 +109,7 @@ func belowEach(all map[int]Link, vlans bool) map[int][]int {
 	return below
 }
 
-// hasLower reports whether the packets of the link pass its parent as well, in this namespace.
+// hasLower reports whether the packets of the link also pass its parent, in this namespace.
 func (l Link) hasLower() bool {
 	parentHere := l.Parent != 0 && l.Parent != l.Index && !l.ParentElsewhere
 	return parentHere && !slices.Contains(peers, l.Kind) && !slices.Contains(apart, l.Kind)

@@ -75,7 +75,7 @@ func TestStacksFollowMastersAndParents(t *testing.T) {
 	}
 }
 
-// 254 VLAN devices lie over a bridge of 20,000 ports. A walk from each counted link would take millions of steps.
+// 254 VLAN devices are above a bridge of 20,000 ports. Walking from each counted link would take millions of steps.
 func TestStacksOfTwentyThousandLinksAreFound(t *testing.T) {
 	const bridge, ports, vlans = 1, 20_000, 254
 	all := byIndex(Link{Index: bridge, Kind: "bridge"})

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch streams changes of links in the network namespace of the calling thread until ctx ends; the
-// channel is closed then, and, behind a Lost, when the kernel ends the subscription. It begins
-// with the current state: one Added for every link and a Up for each that is up, so that no
-// change between a listing of the links and the first event is missed.
+// Watch streams changes of links in the network namespace of the calling thread. It begins with the current state, as an Added for
+// every link and an Up for each link that is up. So callers need no separate List, and miss no change.
+//
+// The channel is closed when ctx ends. It is also closed after a Lost, when the kernel ends the subscription.
 func Watch(ctx context.Context) (<-chan Event, error) {
 	updates := make(chan netlink.LinkUpdate, 64)
 	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{
-		ListExisting: true, ReceiveBufferSize: 1 << 20, // a burst of links would end the subscription
+		ListExisting:      true,
+		ReceiveBufferSize: 1 << 20, // with the default, a burst of new links would end the subscription
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to links: %w", err)
@@ -40,7 +41,7 @@ func Watch(ctx context.Context) (<-chan Event, error) {
 	return events, nil
 }
 
-// List returns the links of the network namespace of the calling thread, by index. It takes no privilege.
+// List returns the links in the network namespace of the calling thread, by index. It needs no privilege.
 func List() (map[int]Link, error) {
 	found, err := netlink.LinkList()
 	if err != nil {
@@ -67,12 +68,12 @@ func linkOf(l netlink.Link) Link {
 		link.Kind = ""
 	}
 	if vxlan, is := l.(*netlink.Vxlan); is && link.Parent == 0 {
-		link.Parent = vxlan.VtepDevIndex // IFLA_LINK lacks it
+		link.Parent = vxlan.VtepDevIndex // the kernel does not send it as IFLA_LINK
 	}
 	return link
 }
 
-// watcher turns states, which the kernel sends, into changes.
+// watcher turns messages about the state of links into changes.
 type watcher struct{ known map[int]linkState }
 
 type linkState struct {
@@ -81,8 +82,8 @@ type linkState struct {
 }
 
 func (w *watcher) event(u netlink.LinkUpdate) []Event {
-	// A bridge sends messages about its ports too. Its RTM_DELLINK means that the port has left the bridge. The
-	// kernel's own message with the new master follows.
+	// A bridge also sends messages about its ports. Its RTM_DELLINK means only that a port has left the bridge. Another message,
+	// with the new master, follows.
 	if u.IfInfomsg.Family == unix.AF_BRIDGE {
 		return nil
 	}
@@ -97,7 +98,7 @@ func (w *watcher) event(u netlink.LinkUpdate) []Event {
 		return []Event{{Kind: Removed, Name: old.Name, Index: link.Index}}
 	}
 
-	// Carrier as well as the administrator's wish: a veth whose peer is down is down.
+	// IFF_RUNNING also needs a carrier. A veth whose peer is down counts as down.
 	now := linkState{link, u.IfInfomsg.Flags&unix.IFF_RUNNING != 0}
 	w.known[link.Index] = now
 

@@ -12,8 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestWatch sees a link go down, up, take another name and go.
-func TestWatch(t *testing.T) {
+func TestWatchReportsDownRenameUpAndRemoval(t *testing.T) {
 	need.Netns(t)
 	w, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {
@@ -63,8 +62,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A port that joins or leaves a bridge is restacked, not removed, although the bridge's own message says that the link goes.
-// The list of links has the port under the bridge too.
+// The bridge itself sends an RTM_DELLINK when a port leaves. List must show the port under the bridge, too.
 func TestBridgePortIsRestackedNotRemoved(t *testing.T) {
 	need.Netns(t)
 	w, err := lab.NewWire(lab.WireOptions{})

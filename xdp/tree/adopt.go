@@ -2,11 +2,11 @@ package tree
 
 import "slices"
 
-// Adopt makes a set without rules in a memory that an earlier process has left, and that programs may walk. The trees of that
-// process stay until Build puts others in their places. A memory of another format is emptied.
+// Adopt makes an empty set in memory left by an earlier process. Programs may be walking its trees. The old trees remain until Build
+// replaces them. If the memory has another format, Adopt clears it.
 //
-// A grace period passes between the end of that process and Adopt, because a program may be in nodes to which no root leads any
-// more.
+// The caller must have waited for a grace period since the earlier process ended. Otherwise programs may still be in nodes that the
+// earlier process had retired.
 func Adopt(mem []uint64, o Options) *Set {
 	m := &memory{words: mem}
 	s := newSet(m, o)
@@ -18,8 +18,8 @@ func Adopt(mem []uint64, o Options) *Set {
 	return s
 }
 
-// adopt marks the blocks to which nodes lead as used, and the others as free. It returns false, and has written nothing to the
-// words, if the nodes are not trees.
+// adopt marks the blocks of the trees as used and all others as free. If the memory does not contain valid trees, it returns false
+// and leaves the words unchanged.
 func (m *memory) adopt() bool {
 	m.state, m.refs = make([]uint8, len(m.words)/2), map[uint32]int32{}
 	var blocks []uint32
@@ -29,7 +29,7 @@ func (m *memory) adopt() bool {
 		}
 	}
 	slices.Sort(blocks)
-	for pass := range 2 { // nothing is written before all of it is right
+	for pass := range 2 { // the first pass only checks
 		next := headerWords / 2
 		for _, u := range blocks {
 			if int(u) < next {
@@ -47,7 +47,7 @@ func (m *memory) adopt() bool {
 	return true
 }
 
-// mark marks the blocks of a tree as used, and appends them to blocks. It returns false at a node that cannot be of a tree.
+// mark marks the blocks of a tree as used, and appends them to blocks. It returns false if it meets an invalid node.
 func (m *memory) mark(n Node, depth int, blocks *[]uint32) bool {
 	if n.Kind() == KindRule {
 		return true

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestAdoptKeepsTheTreesThatProgramsWalk: another set in the same memory leaves every node as it is until Build, and
-// gives all memory back afterwards.
+// A second set in the same memory must not touch any node before Build. Afterwards it must free all memory of the first.
 func TestAdoptKeepsTheTreesThatProgramsWalk(t *testing.T) {
 	o := Options{Class: ClassBits{Word: 0, IPv4: 1 << 3, IPv6: 1 << 4}}
 	mem := make([]uint64, 1<<14)
@@ -65,8 +64,7 @@ func TestAdoptKeepsTheTreesThatProgramsWalk(t *testing.T) {
 	}
 }
 
-// TestAdoptOfNoTree empties memory whose nodes lead nowhere.
-func TestAdoptOfNoTree(t *testing.T) {
+func TestAdoptEmptiesInvalidMemory(t *testing.T) {
 	o := Options{Class: ClassBits{Word: 0, IPv4: 1 << 3, IPv6: 1 << 4}}
 	for name, root := range map[string]Node{
 		"outside": newCut(0, 0, 4, 1<<13-8), "odd": newCut(0, 0, 1, 33), "in the header": newList(1, 2, 3), "a list of one": newList(1, 32, 1), "a fork of forks": newFork(32, 1),

@@ -2,12 +2,13 @@ package tree
 
 import "math/bits"
 
-// boundFields are the fields of the first word of a level that bounds hold: their bits in be64 of the word, and in the
-// number of which bpf/tree.h (ft_ports) compares all fields at once, with a free bit above each.
+// boundFields locates source port, protocol and destination port in the first word of a level. from is the position in be64 of that
+// word. to is the position in the number returned by ft_ports of bpf/tree.h. A spare bit above each field catches carries and
+// borrows (FT_GUARDS), so an addition and a subtraction compare all three fields.
 var boundFields = [3]struct{ from, to, bits int }{{48, 0, 16}, {24, 17, 8}, {32, 32, 16}} // source port, protocol, destination port
 
-// AppendBounds appends two words, by which a program tests at once whether the ports and the protocol of a packet are
-// within the ranges of a rule and under the leading bits of its masks. key and mask are of the first word of the level.
+// AppendBounds appends two words. With them, a program tests ports and protocol of a packet at once, against the ranges of a rule and
+// the leading bits of its masks. key and mask are the first words of the level.
 func AppendBounds(dst []uint64, key, mask uint64, p Ranges) []uint64 {
 	key, mask = be64(key), be64(mask)
 	var low, high uint64
@@ -26,7 +27,7 @@ func AppendBounds(dst []uint64, key, mask uint64, p Ranges) []uint64 {
 	return append(dst, low, high)
 }
 
-// RangesOf returns the ranges of a level from its bounds. A port under a mask has no range.
+// RangesOf recovers the ranges of a level from its bounds. mask is needed because a masked port has bounds, too, but no range.
 func RangesOf(bounds []uint64, mask uint64) Ranges {
 	mask = be64(mask)
 	of := func(i int) Range {

@@ -6,9 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The program's test is exact for ports and the protocol under ranges and prefixes, and lets every packet of other masks
-// through. The ranges are in the bounds.
-func TestBounds(t *testing.T) {
+// For ranges and prefixes the test with bounds is exact. Under other masks it lets every packet through. RangesOf recovers the ranges.
+func TestBoundsTestPortsAndProtocolExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		port := rapid.OneOf(rapid.SampledFrom([]uint16{0, 1, 1023, 1024, 0xfffe, 0xffff}), rapid.Uint16())
 		var p Ranges

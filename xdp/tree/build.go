@@ -6,38 +6,38 @@ import (
 	"slices"
 )
 
-// builder makes trees in free blocks, one after the other: the groups of a class, or its single tree. No program sees a block
-// before the caller stores a root. The first error ends the build; undo frees the blocks.
+// builder builds trees in free blocks, one after the other: the groups of a class, or its single tree. Programs see nothing of them
+// until the caller stores a root. After the first error, all methods return early. Then undo frees the blocks.
 type builder struct {
 	mem *memory
 	err error
 
-	// The tree that is being built.
-	rules  []*rule // ascending rank; places in this slice stand for rules
-	region region  // of the node that is being built
-	depth  int     // cuts above that node
-	last   bool    // no group follows that could take rules
+	// The tree being built.
+	rules  []*rule // sorted by rank; elsewhere, an int32 is an index into rules
+	region region  // of the current node
+	depth  int     // number of cuts above the current node
+	last   bool    // there is no further group for ejected rules
 
-	// Its bounds.
-	copies int     // leaves of a rule
-	words  float64 // nodes of a cut, for each of its rules
-	leaf   int     // rules that become a list without a look for a cut
+	// Its limits.
+	copies int     // leaves per rule
+	words  float64 // nodes of a cut per rule
+	leaf   int     // up to this many rules become a list without looking for a cut
 	nsWord float64 // weight of a word of memory
-	quota  int     // words that are left
-	work   int     // that is left: copies of rules, and a 32nd of those by which windows are judged
+	quota  int     // words left
+	work   int     // work left, in copies of rules; judging a window costs 1/32 of that
 
 	// Its blocks.
 	blocks     []uint32         // of all trees since newBuilder
-	listByHash map[uint64]int32 // base of a list; only blocks that an undo frees together
+	listByHash map[uint64]int32 // bases of lists that may be shared; an undo frees all of them together
 
 	// Of a single tree.
-	choiceByHash map[uint64]choice // many nodes have equal rules; nil in a group
-	levels       int               // cuts of most ways
+	choiceByHash map[uint64]choice // results of choose, because many nodes have equal rules; nil in a group
+	levels       int               // cuts on most ways to a leaf
 	leaves       leaves
 
 	stop  func() error // Set.stopped
 	steps int          // since the last call of stop
-	built int          // nodes, of all trees and of all changes
+	built int          // nodes built, over all trees and changes
 
 	// Scratch memory.
 	sample  [sampled]int32
@@ -50,17 +50,17 @@ type builder struct {
 	spans   []int32
 }
 
-// stepsPerStop is the number of steps between two calls of Set.Stop, which take a fraction of a millisecond. A step is a rule in
-// a child of a window. A node takes stepsOfNode and, near a root, millions more.
+// stepsPerStop is the number of steps between two calls of Set.Stop, which is a fraction of a millisecond. A step handles one rule in
+// one child of a window. A node takes at least stepsOfNode steps, and near the root millions.
 const (
 	stepsPerStop = 1 << 14
 	stepsOfNode  = stepsPerStop / 64
 )
 
-// errQuota ends the build of a tree that takes too many words or too much work.
+// errQuota ends the build of a tree that exceeds its quota or its work.
 var errQuota = errors.New("tree: over the quota")
 
-// newBuilder returns a builder without blocks. It has the scratch memory of the last builder.
+// newBuilder returns a builder without blocks. It reuses the scratch memory of the last builder.
 func (s *Set) newBuilder() *builder {
 	b := s.builder
 	if b == nil {
@@ -75,7 +75,7 @@ func (s *Set) newBuilder() *builder {
 	return b
 }
 
-// alloc returns the base of a new block, or -1 behind an error.
+// alloc returns the base of a new block, or -1 after an error.
 func (b *builder) alloc(n int) int {
 	base, ok := b.mem.alloc(n)
 	if !ok {
@@ -89,7 +89,7 @@ func (b *builder) alloc(n int) int {
 	return base
 }
 
-// stopped notes steps, and reports whether the build has ended with an error, perhaps that of Set.Stop.
+// stopped adds to the steps. It reports whether the build has failed, possibly with the error of Set.Stop.
 func (b *builder) stopped(steps int) bool {
 	if b.steps += steps; b.steps >= stepsPerStop && b.err == nil {
 		b.steps = 0
@@ -120,7 +120,7 @@ func (b *builder) free(blocks []uint32) {
 	}
 }
 
-// room returns the number of children of the node in which a rule may be.
+// room returns the number of children in which a rule may be at the current node.
 func (b *builder) room(r *rule) int {
 	if b.depth == 0 && !b.last {
 		return rootCopies
@@ -128,13 +128,13 @@ func (b *builder) room(r *rule) int {
 	return b.copies - int(r.copies) + 1
 }
 
-// build returns a node for the rules of the region. hid is hidden if a rule above, which covers the region, has hidden others.
+// build returns a node for the rules of the region. hid is hidden if rules were already left out further up.
 func (b *builder) build(rules []int32, hid Node) Node {
 	b.built++
 	if b.stopped(stepsOfNode + len(rules)) {
 		return 0
 	}
-	// At the root of a group, a rule that covers the class goes to the next group instead of hiding the rules behind it.
+	// At the root of a group, a rule that covers the whole class hides nothing. It goes to the next group instead.
 	if b.depth > 0 || b.last {
 		rules, hid = b.prune(rules, hid)
 	}
@@ -162,7 +162,7 @@ func (b *builder) build(rules []int32, hid Node) Node {
 	return b.cut(rules, w, hid)
 }
 
-// betterAsList reports whether a packet passes a list of the rules sooner than a cut of this cost.
+// betterAsList reports whether a list of the rules is faster than a cut of this cost.
 func (b *builder) betterAsList(rules []int32, cost float64) bool {
 	if b.choiceByHash != nil {
 		return b.depth >= b.levels-1 && cost >= b.listOfSingle(rules)
@@ -170,8 +170,8 @@ func (b *builder) betterAsList(rules []int32, cost float64) bool {
 	return len(rules) <= listsUpTo && cost >= listCost(len(rules))
 }
 
-// prune leaves out the rules behind one that matches every key of the region. Then the leaves are marked as hidden: when that rule
-// is removed, the others return.
+// prune drops the rules after one that matches every key of the region, because they cannot win. It returns the mark hidden, which
+// goes into the leaves. When the covering rule is removed, rulesOf finds the dropped rules again.
 func (b *builder) prune(rules []int32, hid Node) ([]int32, Node) {
 	for i, r := range rules {
 		if b.rules[r].covers(&b.region) {
@@ -184,7 +184,7 @@ func (b *builder) prune(rules []int32, hid Node) ([]int32, Node) {
 	return rules, hid
 }
 
-// cut distributes the rules over the children of a window, builds the children, and returns the cut.
+// cut distributes the rules to the children of a window, builds these, and returns the cut.
 func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	size := 1 << w.bits
 	mark := len(b.stack)
@@ -246,7 +246,7 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 		b.region.child(w, uint64(v))
 		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
 		if b.choiceByHash != nil && b.depth == 1 && b.work < workOfSingle/2 && ends[v+1] < total/8 {
-			b.err = errQuota // an eighth of the rules took half of the work: the rest would take more than is left
+			b.err = errQuota // an eighth of the rules took half of the work, so the rest cannot succeed
 		}
 	}
 	b.depth--
@@ -255,8 +255,9 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	return newCut(w.word, w.shift, w.bits, base)
 }
 
-// childrenOf puts the children of a window that r is in into touched. It returns false if they are too many, and r goes to the
-// next group. Below the root, a rule that covers the region stays in any number of children: it hides the rules behind it.
+// childrenOf sets touched to the children of a window in which r is. If there are too many, it returns false, and r must go to the
+// next group. The exception, below the root, is a rule that covers the region. It may be in any number of children, because it
+// hides other rules there.
 func (b *builder) childrenOf(r *rule, w window) bool {
 	note := func(v uint32) { b.touched = append(b.touched, v) }
 	limit := math.MaxInt
@@ -274,7 +275,7 @@ func (b *builder) childrenOf(r *rule, w window) bool {
 	return b.region.values(r, w, math.MaxInt, note)
 }
 
-// push returns n zeros from the stack. cut takes them off again. When the stack grows, slices of before keep their memory.
+// push returns n zeros from the stack of scratch memory. cut pops them. When the stack grows, earlier slices remain valid.
 func (b *builder) push(n int) []int32 {
 	at := len(b.stack)
 	if at+n > cap(b.stack) {
@@ -285,7 +286,7 @@ func (b *builder) push(n int) []int32 {
 	return b.stack[at : at+n : at+n]
 }
 
-// list returns a list of the rules. Lists that are equal behind their first rules share a block.
+// list returns a list of the rules. Lists that differ in their first rule only share a block.
 func (b *builder) list(rules []int32, hid Node) Node {
 	rules, hid = b.prune(rules, hid)
 	if len(rules) == 1 {
@@ -301,7 +302,7 @@ func (b *builder) list(rules []int32, hid Node) Node {
 		for _, r := range rules[MaxList-1 : end] {
 			b.rules[r].ejected = true
 		}
-		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // the last may be the one that covers the region
+		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // keep the last, which may cover the region
 	}
 	b.leave(rules)
 
@@ -330,7 +331,7 @@ func (b *builder) list(rules []int32, hid Node) Node {
 	return newList(nodes[0], base, len(nodes))
 }
 
-// The hash by which equal lists and equal nodes are found: FNV-1a over words, with a fold.
+// Constants of mix, a variant of FNV-1a over words. It finds equal lists and equal nodes.
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211
@@ -341,7 +342,7 @@ func mix(hash, v uint64) uint64 {
 	return hash ^ hash>>29
 }
 
-// isList reports whether the words at base are the rules of a list behind its first.
+// isList reports whether the block at base has all rules of a list except the first.
 func (b *builder) isList(base int, rules []Node) bool {
 	n := newList(rules[0], base, len(rules))
 	if 2<<(b.mem.state[base/2]-1) < n.size() {
@@ -355,7 +356,7 @@ func (b *builder) isList(base int, rules []Node) bool {
 	return true
 }
 
-// begin prepares the build of a tree of rules, without bounds of memory and work.
+// begin prepares the build of a tree, without limits of memory and work.
 func (b *builder) begin(rules []*rule, last bool) {
 	b.rules = rules
 	b.last = last
@@ -372,7 +373,7 @@ func (b *builder) begin(rules []*rule, last bool) {
 	}
 }
 
-// order returns the places of all rules.
+// order returns the indexes of all rules.
 func (b *builder) order() []int32 {
 	order := make([]int32, len(b.rules))
 	for i := range order {

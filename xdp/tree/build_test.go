@@ -6,8 +6,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestLookup compares the walk with the linear matcher.
-func TestLookup(t *testing.T) {
+func TestLookupAgreesWithTheLinearMatcher(t *testing.T) {
 	for name, from := range generated(7, 100, 1000) {
 		t.Run(name, func(t *testing.T) {
 			rules := rulesOf(from)

@@ -1,25 +1,24 @@
-// Package tree classifies packets by many rules of any masks and port ranges. The rules are in decision trees: data that one BPF
-// program walks. A [Set] builds the trees and changes them. It knows keys and rules as 64-bit words.
+// Package tree builds decision trees that classify packets by many rules, with any masks and port ranges. The trees are data. One BPF
+// program walks them, whatever the rules. A [Set] builds and changes the trees. To it, keys and rules are 64-bit words.
 //
 // # Memory
 //
-// The trees are 64-bit words of one memory, a mapped BPF map. node.go has the format, and bpf/tree.h mirrors it. A node is one
+// The trees are in one block of memory, a mapped BPF map. node.go defines the format, and bpf/tree.h mirrors it. A node is a 64-bit
 // word:
-//   - a cut takes some bits of the packet's key as the index of the next node;
-//   - a leaf is one rule, or a list of rules, of which the first that matches wins;
-//   - a fork, at the root, leads to several trees, of which the best match wins.
+//   - a cut uses some bits of the packet's key as the index of the next node;
+//   - a leaf is a rule, or a list of rules of which the first match wins;
+//   - a fork can only be a root; it leads to several trees, of which the best match wins.
 //
-// A rule in a leaf may match or not: the program compares the key with the rule's entry, which the caller keeps.
+// A rule in a leaf may still not match. The program compares the key with the entry of the rule, which belongs to the caller.
 //
 // # Building
 //
-// The builder divides the space of keys by cuts. It chooses the window of bits that it expects to leave the least work, until
-// one rule is left, or rules that are better a list. A rule that would be in many leaves goes to a tree of another group.
-// Behind a rule that matches all keys of a leaf, the leaf has no further rules: they are hidden.
+// The builder divides the space of keys by cuts. For each cut, it chooses the window of bits that promises the shortest walk. It stops
+// at a single rule, or where a list is cheaper than another cut. A rule that would be copied to many leaves goes into a tree of
+// another group instead. If a rule matches all keys of a leaf, worse rules are left out of that leaf: they are hidden.
 //
 // # Changes
 //
-// A program may walk the trees at any instant. So changed nodes are written into free memory, and appear by one store of the
-// word that leads to them. Replaced memory is retired. It is free again when the caller has waited for a grace period and
-// calls [Set.Reclaim].
+// A program may walk the trees at any instant. So changed nodes are written to free memory, and a single store makes them visible.
+// Replaced memory is retired. After the caller has waited for a grace period and called [Set.Reclaim], it is free again.
 package tree

@@ -8,46 +8,47 @@ import (
 	"slices"
 )
 
-// Most leaves of a tree that a new rule may be in.
+// Limits for the leaves of a new rule in one tree.
 const (
-	leavesOfAdded    = 64   // of any tree
-	leavesOfExchange = 1024 // of the tree of a rule that it replaces
+	leavesOfAdded    = 64   // in general
+	leavesOfExchange = 1024 // in the tree of the rule that it replaces
 )
 
-// mostEdits is the number of edits above which trees are built anew, unless the set has more rules.
+// mostEdits is the limit for the edits of a change. A larger set may have as many edits as rules. Beyond that, building all trees anew
+// is faster.
 const mostEdits = 4096
 
-// errShape means that the change cannot be made leaf by leaf.
+// errShape means that a change cannot be made by editing leaves.
 var errShape = errors.New("tree: the trees must be built again")
 
-// edit replaces a leaf by one store.
+// edit replaces a leaf, with a single store.
 type edit struct {
-	at     int // the word of the memory that leads to the leaf
+	at     int // the word to store
 	class  int
 	group  int
-	depth  int    // cuts above the leaf
+	depth  int    // number of cuts above the leaf
 	region region // of the leaf
 	remove []*rule
 	add    []*rule
-	rank   uint64 // the place among the edits that add, or among those that only remove
+	rank   uint64 // sort key of stage
 	node   Node   // the new leaf
 }
 
-// exchange is a change that is planned. Programs see nothing of it before commit.
+// exchange is a planned change. Programs see nothing of it before commit.
 type exchange struct {
 	s          *Set
 	remove     []*rule
 	add        []*rule
-	bound      int // as Set.Bound
+	bound      int // Set.Bound, or 0 if it does not apply
 	edits      []*edit
 	editByWord map[int]*edit
-	paths      paths // Set.paths behind the change
+	paths      paths // Set.paths after the change
 }
 
-// Exchange removes the rules of these entries and adds others, all or none. A key that an old and a new rule match always finds
-// one of the two: a leaf is exchanged by one store, or all trees are built anew. The memory of replaced nodes is retired.
+// Exchange removes the rules of some entries and adds other rules, all or none. If a key matches an old and a new rule, it finds one
+// of them at every instant. The memory of replaced nodes is retired.
 //
-// If the error is ErrFull, the caller may wait for a grace period, Reclaim, and try again. It may also be ErrDense, a
+// After an ErrFull, the caller may wait for a grace period, call Reclaim, and try again. Exchange may also return ErrDense, a
 // [CostError], or the error of Stop.
 func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	x := exchange{s: s, editByWord: map[int]*edit{}}
@@ -99,11 +100,11 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	return nil
 }
 
-// apply changes leaves, or builds the trees anew. gone has the rules of remove.
+// apply edits leaves, or builds all trees anew. gone contains the rules of remove.
 func (x *exchange) apply(gone map[*rule]bool) error {
 	s := x.s
 
-	// To build the trees of a few rules takes less time than to take many others out of their leaves.
+	// If few rules remain, building their trees is faster than removing many rules from their leaves.
 	fewStay := len(x.add) == 0 && 2*len(x.remove) > len(s.ruleByEntry)+32
 	if fewStay && x.rebuild(gone) == nil {
 		return nil
@@ -119,7 +120,7 @@ func (x *exchange) apply(gone map[*rule]bool) error {
 		if x.rebuild(gone) == nil {
 			return nil
 		}
-		s.changes = 0 // try again behind as many changes
+		s.changes = 0 // try again after as many changes
 	}
 	if x.plan() != nil {
 		s.divided = true
@@ -129,7 +130,7 @@ func (x *exchange) apply(gone map[*rule]bool) error {
 	return nil
 }
 
-// rebuild builds all trees anew, of the rules behind the change.
+// rebuild builds all trees anew, with the rules after the change.
 func (x *exchange) rebuild(gone map[*rule]bool) error {
 	rules := make([]*rule, 0, len(x.s.ruleByEntry)+len(x.add))
 	for _, r := range x.s.ruleByEntry {
@@ -140,7 +141,7 @@ func (x *exchange) rebuild(gone map[*rule]bool) error {
 	return x.s.replace(append(rules, x.add...), x.bound)
 }
 
-// plan finds the leaves of the change, and builds their successors in free memory.
+// plan finds the leaves to edit, and builds their replacements in free memory.
 func (x *exchange) plan() error {
 	for c := range Classes {
 		for _, r := range x.remove {
@@ -185,8 +186,8 @@ func (x *exchange) plan() error {
 	return nil
 }
 
-// over reports whether the change gives a class a worst path above the bound, and a longer one than it has. The paths of the set
-// may be longer than the true ones. So if they are over, they are measured, and judged again.
+// over reports whether the worst path of a class would exceed both the bound and its current length. The paths of the set are upper
+// bounds. If they say yes, over measures the true paths and decides again.
 func (x *exchange) over() bool {
 	if !x.pathsOver() {
 		return false
@@ -195,7 +196,7 @@ func (x *exchange) over() bool {
 	return x.pathsOver()
 }
 
-// pathsOver computes the paths behind the change, and judges them for over.
+// pathsOver computes the paths after the change, and implements over for them.
 func (x *exchange) pathsOver() bool {
 	s := x.s
 	x.paths = s.paths
@@ -212,15 +213,15 @@ func (x *exchange) pathsOver() bool {
 	return false
 }
 
-// place chooses the group of a new rule, and adds the rule to its leaves. It returns false if no group takes the rule.
+// place chooses the group of a new rule, and adds the rule to the edits of its leaves. It returns false if no group takes the rule.
 //
-// A rule that overlaps a removed one goes to the tree of that one. Then a key that both match comes to one leaf, where one store
-// exchanges the rules.
+// A rule that overlaps a removed rule must go to the same tree. Then a key that matches both reaches a leaf in which a single store
+// exchanges the two.
 func (x *exchange) place(c int, r *rule) bool {
 	s := x.s
 	add := func(e *edit) { e.add = append(e.add, r) }
 
-	old := uint8(0) // groups of removed rules that overlap r, as bits
+	old := uint8(0) // bitmap of the groups of removed rules that overlap r
 	for _, o := range x.remove {
 		if o.groups[c] != 0 && o.overlaps(r) {
 			old |= o.groups[c]
@@ -245,7 +246,8 @@ func (x *exchange) place(c int, r *rule) bool {
 		}
 	}
 
-	// No tree takes the rule: it gets a new one. That makes another fork, so no edit may wait for a root in the fork of now.
+	// No tree takes the rule, so it needs a new one. That replaces the fork, and with it the words that lead to the roots. So there
+	// must be no edit of a root yet.
 	rooted := slices.ContainsFunc(x.edits, func(e *edit) bool { return e.class == c && e.depth == 0 })
 	if old != 0 || count == MaxGroups || rooted || !s.grow(c) {
 		return false
@@ -262,7 +264,7 @@ func (s *Set) groupCount(c int) int {
 	return 1
 }
 
-// groupAt returns the word of the memory that leads to a tree.
+// groupAt returns the word that holds the root of a tree.
 func (s *Set) groupAt(c, g int) int {
 	if root := s.mem.load(c); root.Kind() == KindFork {
 		return root.Base() + 2*g
@@ -270,7 +272,7 @@ func (s *Set) groupAt(c, g int) int {
 	return c
 }
 
-// grow gives a class one more tree, which is empty. It returns false if there is no room for another fork.
+// grow gives a class another, empty tree. It returns false if there is no memory for the larger fork.
 func (s *Set) grow(c int) bool {
 	old, n := s.mem.load(c), s.groupCount(c)
 	base, ok := s.mem.alloc(2 * (n + 1))
@@ -291,8 +293,8 @@ func (s *Set) grow(c int) bool {
 	return true
 }
 
-// visit calls f with the edit of each leaf of a tree that a rule is in, or is to be in. If there are more than limit such leaves,
-// it returns false. f may be nil, to count.
+// visit calls f for each leaf of a tree in which a rule is, or would be. If there are more than limit, it returns false. f may be nil,
+// just to count.
 func (x *exchange) visit(c, g int, r *rule, limit int, f func(*edit)) bool {
 	e := edit{
 		at:     x.s.groupAt(c, g),
@@ -303,7 +305,7 @@ func (x *exchange) visit(c, g int, r *rule, limit int, f func(*edit)) bool {
 	return x.walk(&e, r, &limit, f)
 }
 
-// walk is visit from the node of e on. It leaves e as it was.
+// walk implements visit from the node of e on. It restores e before it returns.
 func (x *exchange) walk(e *edit, r *rule, limit *int, f func(*edit)) bool {
 	n := x.s.mem.load(e.at)
 	if n.Kind() != KindCut {
@@ -339,7 +341,7 @@ func (x *exchange) walk(e *edit, r *rule, limit *int, f func(*edit)) bool {
 	return ok
 }
 
-// editOf returns the edit of the leaf to which e has come, and makes it if need be.
+// editOf returns the edit of the leaf at e. It makes one if need be.
 func (x *exchange) editOf(e *edit) *edit {
 	known := x.editByWord[e.at]
 	if known == nil {
@@ -371,7 +373,7 @@ func (x *exchange) successor(b *builder, e *edit) {
 		return
 	}
 
-	// Cuts take too many words: a list takes few.
+	// Cuts take too many words. A list takes few.
 	b.undo(mark)
 	b.err = nil
 	b.depth = e.depth
@@ -381,8 +383,8 @@ func (x *exchange) successor(b *builder, e *edit) {
 	e.node = b.build(order, hid)
 }
 
-// rulesOf returns the rules of the leaf of an edit, before the change. If the edit removes the rule that hides others, the others
-// are among them. Otherwise hid tells whether others stay hidden.
+// rulesOf returns the rules of a leaf before its edit. If the edit removes a rule that hides others, rulesOf includes these. Otherwise
+// hid says whether rules remain hidden.
 func (s *Set) rulesOf(e *edit) (rules []*rule, hid Node) {
 	old := s.mem.load(e.at)
 	rules = s.leafRules(old)
@@ -415,7 +417,7 @@ func (s *Set) leafRules(n Node) (rules []*rule) {
 	return rules
 }
 
-// isHidden reports whether a leaf leaves out rules behind one that covers it.
+// isHidden reports whether rules were left out of a leaf, because another rule covers it.
 func (s *Set) isHidden(n Node) bool {
 	if n.Kind() == KindList {
 		n = n.ruleAt(s.mem.words, n.Count()-1)

@@ -7,7 +7,7 @@ import (
 
 // FuzzExchange makes a set by two exchanges and compares it with the linear matcher. The invariants: each lookup finds
 // the rule of the lowest rank that matches, and every word of the memory is free, retired, or reached once.
-// A set has at most 62 rules: an input takes 2 ms of CPU. Sets of up to 510 took 15 ms; TestModel has sets of hundreds.
+// A set has at most 62 rules: an input takes 2 ms of CPU. Sets of up to 510 took 15 ms; TestChangingSetAgreesWithTheLinearMatcher has sets of hundreds.
 func FuzzExchange(f *testing.F) {
 	f.Add(uint64(1), uint8(10), uint8(5), uint8(3))
 	f.Add(uint64(2), uint8(100), uint8(100), uint8(50))

@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// quotas bound the memory of a class, in words for each of its rules. They are tried one after the other, until the trees fit
-// into the memory. The last one makes lists alone.
+// quotas bound the memory of a class, in words per rule. replace tries them in order until the trees fit. With a quota of 0 there are
+// only lists.
 var quotas = []float64{singleTree, 24, 12, 6, 3, 1.5, 0}
 
-// A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next group. The
-// first limit divides the rules by the fields that they name. The second is rarely met.
+// A rule goes to the next group if it would be in more than rootCopies children of the root, or in more than copies leaves. The first
+// limit separates rules that name different fields. The second is rarely reached.
 const (
 	rootCopies = 16
 	copies     = 1024
 )
 
-// few is the quota of a small set, in words.
+// few is added to every quota, in words, so that small sets are not cramped.
 const few = 4096
 
-// roots builds the trees of all classes, and returns their roots. rules ascend by rank.
+// roots builds the trees of all classes, and returns their roots. rules must be sorted by rank.
 func (b *builder) roots(rules []*rule, regions *[Classes]region, quota float64) (roots [Classes]Node) {
 	for c := range roots {
 		roots[c] = b.class(rules, c, regions[c], quota)
@@ -31,7 +31,7 @@ func (b *builder) roots(rules []*rule, regions *[Classes]region, quota float64) 
 	return roots
 }
 
-// class builds the tree, or the fork of trees, of one class. rules ascend by rank.
+// class builds the tree of one class, or its fork of trees. rules must be sorted by rank.
 func (b *builder) class(rules []*rule, c int, region region, quota float64) Node {
 	var todo []*rule
 	for _, r := range rules {
@@ -41,7 +41,7 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 		}
 	}
 	if b.err != nil {
-		return 0 // of the class before
+		return 0 // an earlier class failed
 	}
 	b.region = region
 	all := len(todo)
@@ -53,7 +53,7 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 		return b.single(todo, c, left)
 	}
 
-	// A group takes what it can of the rules, and the next one the rest, down to the last one, which takes all.
+	// Each group takes the rules that suit it and passes on the rest. The last group takes all.
 	var groups []Node
 	var ranks []uint64 // the lowest of each group
 	for g := 0; len(todo) > 0 && b.err == nil; g++ {
@@ -99,14 +99,13 @@ func (b *builder) class(rules []*rule, c int, region region, quota float64) Node
 	return newFork(base, len(groups))
 }
 
-// group builds the tree of a group, and marks the rules that it leaves to the next group. all is the number of rules of all
-// groups.
+// group builds the tree of a group. It marks the rules left to the next group as ejected. all is the number of rules in all groups.
 //
-// A tree that takes more words than its quota is built again, with narrower cuts and longer lists. So is one for which the
-// memory has no block that is large enough: much of it may be free in small blocks.
+// If the tree exceeds its quota, group tries again with narrower cuts and longer lists. It does the same if the memory is fragmented,
+// so that no free block is large enough.
 func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
 	mark := len(b.blocks)
-	// The fewer rules the group has, the more words may each of them take.
+	// In a group with few rules, each rule may take more words.
 	scale := float64(all) / float64(len(rules))
 	for try := 0; ; try++ {
 		b.begin(rules, last)

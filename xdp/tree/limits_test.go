@@ -34,8 +34,8 @@ func hard(n int) map[string][]Rule {
 	return out
 }
 
-// TestHardSets builds sets that overlap in bad ways: correct, in bounded memory, or refused with ErrDense.
-func TestHardSets(t *testing.T) {
+// These sets overlap in bad ways. The trees must be right, or the error must be ErrDense.
+func TestHardSetsAreRightOrRefused(t *testing.T) {
 	n := 4000
 	for name, rules := range hard(n) {
 		t.Run(name, func(t *testing.T) {
@@ -66,9 +66,8 @@ func TestHardSets(t *testing.T) {
 	}
 }
 
-// TestLittleMemory builds the same set in less and less memory: the trees become lists, and at last do not fit. A set
-// that does not fit leaves the one before.
-func TestLittleMemory(t *testing.T) {
+// The same set is built in less and less memory. Its trees become lists, and at last do not fit.
+func TestSetThatDoesNotFitLeavesTheOldOne(t *testing.T) {
 	from := classbench.Generate(classbench.FW, 1000, seed)
 	rules := rulesOf(from)
 	refused := false
@@ -101,8 +100,8 @@ func TestLittleMemory(t *testing.T) {
 	}
 }
 
-// TestScatteredMemory builds a set where half of the memory is free, but in small blocks.
-func TestScatteredMemory(t *testing.T) {
+// Half of the memory is free, in small blocks.
+func TestBuildFitsIntoFragmentedMemory(t *testing.T) {
 	from := classbench.Generate(classbench.FW, 1000, seed)
 	rules := rulesOf(from)
 	for block := 1024; block >= 64; block /= 2 {
@@ -130,8 +129,7 @@ func TestScatteredMemory(t *testing.T) {
 	}
 }
 
-// TestRetiredMemoryComesFirst: while retired memory would make room for better trees, a change asks for it.
-func TestRetiredMemoryComesFirst(t *testing.T) {
+func TestBuildAsksForRetiredMemoryBeforeWorseTrees(t *testing.T) {
 	from := classbench.Masked(2000, 200, seed)
 	rules := rulesOf(from)
 	s := New(make([]uint64, 1<<15), Options{Class: testClass})
@@ -162,8 +160,7 @@ func TestRetiredMemoryComesFirst(t *testing.T) {
 	checkMemory(t, s)
 }
 
-// TestChangeIsSmall counts the words that are allocated for one masked rule among few and among many.
-func TestChangeIsSmall(t *testing.T) {
+func TestOneRuleTakesFewWordsAmongMany(t *testing.T) {
 	for _, n := range []int{100, 10000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			from := classbench.Masked(n+50, 24, seed)
@@ -185,8 +182,7 @@ func TestChangeIsSmall(t *testing.T) {
 	}
 }
 
-// TestRefusals: a wrong change leaves the set as it was.
-func TestRefusals(t *testing.T) {
+func TestRefusedChangeLeavesTheSetUnchanged(t *testing.T) {
 	s := New(make([]uint64, 1<<12), Options{Class: testClass})
 	r := Rule{Rank: 1, Entry: 33}
 	if err := s.Exchange(nil, []Rule{r}); err != nil {

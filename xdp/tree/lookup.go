@@ -5,8 +5,7 @@ import "sync/atomic"
 // Match compares a key with an entry, and returns the rank of its rule.
 type Match func(entry Entry, key *Key) (rank uint64, matches bool)
 
-// ClassBits are the bits of a key that tell its class: the IPv4 flag and the IPv6 flag, in a word as the host loads it. A key
-// never has both.
+// ClassBits are the bits of a key that determine its class: the flags of IPv4 and IPv6, in a word in host order. No key has both.
 type ClassBits struct {
 	Word       int
 	IPv4, IPv6 uint64
@@ -29,18 +28,18 @@ type Walk struct {
 	Cuts    int
 	Lists   int
 	Leaves  int // rules and lists
-	Entries int // that the key was compared with
-	Nodes   int // that were loaded: forks, roots, and what cuts lead to
+	Entries int // compared with the key
+	Nodes   int // loaded: forks, roots, and the nodes below cuts
 }
 
-// Lookup walks the memory as bpf/tree.h does, and returns the entry of the rule that wins, or 0. It may be called while the set
-// changes, from another goroutine: memory that it may see is not used again before the caller calls Reclaim.
+// Lookup walks the memory like the program in bpf/tree.h, and returns the entry of the winning rule, or 0. It is safe to call while
+// another goroutine changes the set. But the set must not Reclaim memory before the Lookup has returned.
 func Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	var w Walk
 	return w.Lookup(mem, c, key, match)
 }
 
-// Lookup is the function Lookup, and adds its work to w.
+// Lookup is like the function Lookup. It adds its work to w.
 func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	root := Node(atomic.LoadUint64(&mem[c.Of(key)]))
 	if root.Kind() != KindFork {
@@ -90,17 +89,16 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, r
 	return 0, NoRank
 }
 
-// NS estimates the time of the lookups in nanoseconds, without the parser. It takes nodes and entries to be in the second level of
-// the cache.
+// NS estimates the time of the lookups in nanoseconds, without the parser. It assumes that nodes and entries are in the L2 cache.
 func (w *Walk) NS() float64 {
 	return nsWalk*float64(w.Groups) + nsCut*float64(w.Cuts) + nsList*float64(w.Lists) +
 		nsEntry*float64(w.Leaves) + nsNext*float64(w.Entries-w.Leaves)
 }
 
-// Walk is the method Lookup, and adds its work to w.
+// Walk is like Lookup. It adds its work to w.
 func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
 	return w.Lookup(s.mem.words, s.class, key, match)
 }
 
-// Lookup searches the memory of the trees for the rule of a key. It serves tests and explanations.
+// Lookup returns the entry of the rule that wins for a key, or 0. Programs do not call it: it is for checks and estimates.
 func (s *Set) Lookup(key *Key, match Match) Entry { return Lookup(s.mem.words, s.class, key, match) }

@@ -6,22 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// ErrFull is returned when the memory does not hold the change. The set is as before.
+// ErrFull is returned when the memory is too small for a change. The set is unchanged.
 var ErrFull = errors.New("tree: no room in the memory")
 
-// memory hands out blocks of words. It is a buddy allocator, in units of two words: a block of order n has 1<<n units. A free
-// block is in the list of its order, linked by its words, which no program reads any more.
+// memory is a buddy allocator in units of two words. A block of order n has 1<<n units. Free blocks of one order are linked through
+// their own words, which no program reads any more.
 type memory struct {
 	words []uint64
-	state []uint8          // by unit: 0 inside of a block, order+1 at the start of a used block, |freeBit of a free one
-	heads [32]uint32       // by order: the first free block, unit+1; 0 ends a list
-	refs  map[uint32]int32 // by base of a shared list: how many nodes lead to it, less one
+	state []uint8          // by unit: order+1 at the start of a block, with freeBit if it is free; 0 within a block
+	heads [32]uint32       // by order: unit+1 of the first free block, or 0
+	refs  map[uint32]int32 // by base of a shared list: the number of nodes pointing to it, less one
 
-	retired []uint32 // blocks that are free after a grace period
+	retired []uint32 // blocks waiting for a grace period
 	free    int      // words of free blocks
 	waiting int      // words of retired blocks
 
-	stored func() // for tests: called behind each store that programs may see
+	stored func() // for tests: called after each store visible to programs
 }
 
 const freeBit = 0x80
@@ -32,17 +32,17 @@ func newMemory(words []uint64) *memory {
 	return m
 }
 
-// most returns the greatest number of words that trees may take: the next trees must find room beside them.
+// most returns the limit for the size of the trees in words. A rebuild needs space for the new trees beside the old ones.
 func (m *memory) most() int { return len(m.words) * 9 / 20 }
 
-// reset makes everything but the header free.
+// reset frees everything except the header.
 func (m *memory) reset() {
 	m.state = make([]uint8, len(m.words)/2)
 	m.heads, m.refs, m.retired, m.free, m.waiting = [32]uint32{}, map[uint32]int32{}, nil, 0, 0
 	m.cover(headerWords/2, len(m.state))
 }
 
-// cover makes free blocks of the units from first up to end.
+// cover turns the units from first up to end into free blocks.
 func (m *memory) cover(first, end int) {
 	for u := first; u < end; {
 		order := bits.TrailingZeros(uint(u))
@@ -83,7 +83,7 @@ func (m *memory) unlink(u uint32, order int) {
 	m.state[u] = 0
 }
 
-// orderOf is the order of the block that holds n words.
+// orderOf returns the order of the smallest block for n words.
 func orderOf(n int) int {
 	if n <= 2 {
 		return 0
@@ -91,7 +91,7 @@ func orderOf(n int) int {
 	return bits.Len(uint(n-1)) - 1
 }
 
-// alloc takes a block of at least n words, and returns its first word.
+// alloc allocates a block of at least n words, and returns the index of its first word.
 func (m *memory) alloc(n int) (base int, ok bool) {
 	want := orderOf(n)
 	order := want
@@ -112,7 +112,7 @@ func (m *memory) alloc(n int) (base int, ok bool) {
 	return int(2 * u), true
 }
 
-// release frees a block that no program can see.
+// release frees a block. Programs must not be able to reach it.
 func (m *memory) release(base int) {
 	u := uint32(base / 2)
 	order := int(m.state[u]) - 1
@@ -133,7 +133,7 @@ func (m *memory) release(base int) {
 // share adds a reference to a block that has one.
 func (m *memory) share(base int) { m.refs[uint32(base)]++ }
 
-// drop takes a reference away, and reports whether it was the last.
+// drop removes a reference, and reports whether it was the last.
 func (m *memory) drop(base int) bool {
 	n, ok := m.refs[uint32(base)]
 	if !ok {
@@ -147,7 +147,7 @@ func (m *memory) drop(base int) bool {
 	return false
 }
 
-// retire takes a reference away from a block that programs may walk still.
+// retire removes a reference from a block that programs may still be reading. The next reclaim frees the block if this was the last.
 func (m *memory) retire(base int) {
 	if m.drop(base) {
 		m.retired = append(m.retired, uint32(base))
@@ -155,7 +155,7 @@ func (m *memory) retire(base int) {
 	}
 }
 
-// reclaim frees the retired blocks. A grace period has passed since the last of them was retired.
+// reclaim frees the retired blocks. The caller must have waited for a grace period since the last one was retired.
 func (m *memory) reclaim() {
 	for _, b := range m.retired {
 		m.release(int(b))

@@ -9,7 +9,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkMemory compares the allocator's books with the blocks that the roots reach.
+// rearrange builds all trees anew in free memory, with the same rules.
+func (s *Set) rearrange() error {
+	return s.replace(slices.Collect(maps.Values(s.ruleByEntry)), 0)
+}
+
+// checkMemory compares the books of the allocator with the blocks reachable from the roots.
 func checkMemory(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -126,8 +131,7 @@ func (d *drawn) key(rules []Rule) (k Key) {
 	return k
 }
 
-// TestModel compares a set that changes with the linear matcher.
-func TestModel(t *testing.T) {
+func TestChangingSetAgreesWithTheLinearMatcher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawn{g: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
 		s := New(make([]uint64, 1<<16), Options{Class: testClass})

@@ -11,9 +11,8 @@ import (
 // version is a state of the set and the next one: while a change runs, a lookup may find either.
 type version struct{ before, after []Rule }
 
-// TestReaders looks up keys while rules are exchanged and trees rearranged: each lookup finds the rule of the linear
-// matcher before or after the change. Memory is reclaimed when every lookup that began before has ended.
-func TestReaders(t *testing.T) {
+// Rules are exchanged and trees rearranged under concurrent lookups. Memory is reclaimed once all lookups begun earlier have ended.
+func TestReadersFindTheRuleOfBeforeOrAfterAChange(t *testing.T) {
 	d := &drawn{g: rand.New(rand.NewPCG(seed, 1))}
 	s := New(make([]uint64, 1<<16), Options{Class: testClass})
 	var now atomic.Pointer[version]
@@ -95,8 +94,8 @@ func TestReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// TestEveryStore looks up keys after every single store of a change: the result is the result before or after it.
-func TestEveryStore(t *testing.T) {
+// Keys are looked up after every single store of a change.
+func TestEveryStoreLeavesTheResultOfBeforeOrAfter(t *testing.T) {
 	stores := 0
 	for draw := range uint64(40) {
 		stores += everyStore(t, &drawn{g: rand.New(rand.NewPCG(seed, 50+draw))})

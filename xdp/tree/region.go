@@ -2,14 +2,14 @@ package tree
 
 import "math/bits"
 
-// window is a part of a word as a big-endian number.
+// window selects adjacent bits of a word, as a big-endian number.
 type window struct{ word, shift, bits int }
 
-// region is the keys that come to a node: those that have value in the known bits.
+// region is the set of keys that reach a node: those whose known bits have value.
 type region struct{ known, value [Words]uint64 }
 
-// enter makes the bits of a cut's window known: behind it, child goes to a child of the cut, and leave back to the cut. enter
-// returns what leave needs.
+// enter narrows the region from a cut to its children. Afterwards child selects one of them. leave goes back to the cut, and needs
+// the result of enter.
 func (g *region) enter(w window) (outer [2]uint64) {
 	outer = [2]uint64{g.known[w.word], g.value[w.word]}
 	g.known[w.word] |= (1<<w.bits - 1) << w.shift
@@ -49,15 +49,15 @@ func (p *portRange) in(r *rule, known, value uint64) bool {
 	return ok && x <= p.last
 }
 
-// atLeast returns the smallest number of 16 bits that is not below first and equals v under mask.
-func atLeast(first, mask, v uint64) (uint64, bool) {
+// atLeast returns the smallest 16-bit number from first on that equals v under mask. ok is false if there is none.
+func atLeast(first, mask, v uint64) (least uint64, ok bool) {
 	diff := (first ^ v) & mask
 	if diff == 0 {
 		return first, true
 	}
 	top := bits.Len64(diff) - 1
 	if v>>top&1 == 0 {
-		// first is above v at this bit: the next bit above that is free and 0 is raised.
+		// At this bit first is greater than v. Raise the next higher bit that is 0 and not in the mask.
 		up := ^mask & ^first & 0xffff &^ (1<<(top+1) - 1)
 		if up == 0 {
 			return 0, false
@@ -68,7 +68,7 @@ func atLeast(first, mask, v uint64) (uint64, bool) {
 	return first&^(1<<(top+1)-1) | v&(1<<(top+1)-1), true
 }
 
-// covers reports whether every key of the region matches the rule, which is in the region.
+// covers reports whether every key of the region matches the rule. The rule must be in the region.
 func (r *rule) covers(g *region) bool {
 	for i := range r.fields {
 		if f := &r.fields[i]; f.mask&^g.known[f.word] != 0 {
@@ -85,8 +85,8 @@ func (r *rule) covers(g *region) bool {
 	return true
 }
 
-// values calls f with each value of a window that a key of the region has which matches the rule. If there are more than limit, it
-// returns false, and may have called f with some.
+// values enumerates the children of a cut in which the rule must be: it calls f with every value that the window can have in keys of
+// the region that match the rule. If there are more than limit, it returns false, possibly after some calls of f.
 func (g *region) values(r *rule, w window, limit int, f func(v uint32)) bool {
 	key, mask := r.at(w.word)
 	known := g.known[w.word]
@@ -117,7 +117,7 @@ func (g *region) values(r *rule, w window, limit int, f func(v uint32)) bool {
 	}
 }
 
-// inRanges reports whether the ranges of the rule have ports in child v of a window.
+// inRanges reports whether child v of a window has keys with ports in the ranges of the rule.
 func (g *region) inRanges(r *rule, w window, v uint64) bool {
 	known := g.known[w.word] | (1<<w.bits-1)<<w.shift
 	value := g.value[w.word]&^((1<<w.bits-1)<<w.shift) | v<<w.shift

@@ -8,28 +8,29 @@ import (
 // Words is the number of 64-bit words of a key.
 const Words = 18
 
-// Key is the key of a packet, word for word as the host loads it.
+// Key is the key of a packet, as words in the byte order of the host.
 type Key [Words]uint64
 
-// Range is a range of ports, with both ends. The zero Range is every port, as is {0, 65535}.
+// Range is a range of ports, including both ends. The zero Range contains every port, and so does {0, 65535}.
 type Range struct{ First, Last uint16 }
 
-// Ranges are the source and the destination ports of one level of headers. The ports are the first
-// four bytes of word 0 of the level.
+// Ranges are the ranges of source and destination ports at one level of headers. The ports are the first four bytes in word 0 of the
+// level.
 type Ranges struct{ Src, Dst Range }
 
-// Rule matches a key that equals Key under Mask, and whose ports are in Ports. Key has no bit outside Mask.
+// Rule matches a key that equals Key under Mask and has its ports in Ports. Key must not have bits outside of Mask.
 type Rule struct {
 	Key, Mask Key
-	Ports     [2]Ranges // of the outer and of the inner headers
-	Rank      uint64    // the lowest wins; rules that overlap differ in it; below NoRank
-	Entry     Entry     // different for each rule of a set
+	Ports     [2]Ranges // for the outer and the inner headers
+	Rank      uint64    // the lowest wins; must be below NoRank, and different for rules that overlap
+	Entry     Entry     // must be different for each rule of a set
 }
 
-// Entry is the place of a rule's entry, a multiple of EntryAlign below 1<<28, with bit 0 set. 0 is no rule.
+// Entry is the offset of a rule's entry, with bit 0 set. The offset is a multiple of EntryAlign below 1<<28. An Entry of 0 means no
+// rule.
 type Entry uint32
 
-// portWords are the words with ports in their first four bytes: of the outer and the inner headers.
+// portWords are the words whose first four bytes are the ports, for the outer and the inner headers.
 var portWords = [2]int{0, Words / 2}
 
 // field is one word of a rule, as a big-endian number.
@@ -38,30 +39,30 @@ type field struct {
 	key, mask uint64
 }
 
-// rule is a Rule as the builder reads it. A range that is a prefix is a part of the fields.
+// rule is a Rule prepared for the builder. Ranges that a mask can express are among the fields.
 type rule struct {
 	fields []field
 	ranges []portRange
 	rank   uint64
 	entry  Node
 
-	classes uint8          // bit c: some key of class c matches
-	groups  [Classes]uint8 // by class, bit g: the rule is in the tree of group g
-	planned [Classes]uint8 // groups in the trees that are being built
+	classes uint8          // bit c is set if some key of class c matches
+	groups  [Classes]uint8 // by class: bit g is set if the rule is in the tree of group g
+	planned [Classes]uint8 // groups in the trees being built
 
-	// In the tree that is being built.
-	copies  int32   // leaves
-	share   float64 // of its packets, those that come to the node; 1 unless the tree is a single one
-	ejected bool    // it goes to the next group
+	// In the tree being built.
+	copies  int32   // number of leaves with the rule
+	share   float64 // share of its packets that reach the current node; always 1 in a group
+	ejected bool    // goes to the next group
 }
 
-// portRange is a range that no mask expresses. The port is the low 16 bits of be64(word) >> shift.
+// portRange is a range that a mask cannot express. The port is the low 16 bits of be64(word) >> shift.
 type portRange struct {
 	word, shift int
 	first, last uint64
 }
 
-// be64 returns a word, which the host has loaded from a key, as a big-endian number.
+// be64 converts a word of a key to a big-endian number. Then adjacent bits of a header are adjacent, on every host.
 func be64(w uint64) uint64 {
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], w)
@@ -82,7 +83,7 @@ func newRule(r *Rule) *rule {
 			w, shift := portWords[level], 48-16*i
 			first, last := uint64(pr.First), uint64(pr.Last)
 
-			// Every port of the range has the common prefix of both ends, so the mask gets it.
+			// Every port of the range begins with the common prefix of both ends. Move that prefix to the mask.
 			free := uint64(1)<<bits.Len64(first^last) - 1
 			if first&free != 0 || last&free != free {
 				n.ranges = append(n.ranges, portRange{w, shift, first, last})
@@ -103,7 +104,7 @@ func newRule(r *Rule) *rule {
 	return n
 }
 
-// at returns key and mask of the rule in a word.
+// at returns key and mask of the rule for a word.
 func (r *rule) at(word int) (key, mask uint64) {
 	for i := range r.fields {
 		if f := &r.fields[i]; f.word == word {
@@ -113,7 +114,7 @@ func (r *rule) at(word int) (key, mask uint64) {
 	return 0, 0
 }
 
-// overlaps reports whether a key may match both.
+// overlaps reports whether some key may match both rules. It may report an overlap where there is none.
 func (r *rule) overlaps(o *rule) bool {
 	for i := range r.fields {
 		f := &r.fields[i]
@@ -121,7 +122,7 @@ func (r *rule) overlaps(o *rule) bool {
 			return false
 		}
 	}
-	// A range is not compared with the mask of the other rule. If no key matches both for that, callers lose time alone.
+	// Ranges are compared with ranges only, and not with masks. If that reports a wrong overlap, it just costs time.
 	for _, p := range r.ranges {
 		for _, q := range o.ranges {
 			if p.word == q.word && p.shift == q.shift && (p.first > q.last || q.first > p.last) {

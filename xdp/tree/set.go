@@ -7,16 +7,15 @@ import (
 	"slices"
 )
 
-// ErrDense means that more than MaxList rules match one key in each group, so that a program would have to compare more entries
-// than it can. The set is as before.
+// ErrDense means that more than MaxList rules match one key in every group. A program cannot compare that many. The set is unchanged.
 var ErrDense = errors.New("tree: too many rules match one packet")
 
-// CostError means that the worst path of a class would be longer than Set.Bound. The set is as before.
+// CostError means that the worst path of a class would exceed Set.Bound. The set is unchanged.
 type CostError struct {
 	Class   int
 	Worst   Path
 	Bound   int
-	Entries []Entry // of the leaves at which the worst path ends, the longest leaf first
+	Entries []Entry // of the leaves at the end of the worst path, beginning with the longest leaf
 }
 
 // Error implements error.
@@ -30,30 +29,30 @@ type Options struct {
 	Class ClassBits
 }
 
-// Set is a set of rules and their trees in a memory that programs walk. One goroutine uses it at a time.
+// Set is a set of rules and their trees in memory walked by programs. It is not safe for concurrent use.
 type Set struct {
-	// Bound is the most steps of the worst path of a class. Only an Exchange that adds more rules than it removes keeps to
-	// it. If the worst path is above Bound already, such an exchange does not make it longer. 0: no bound.
+	// Bound limits the steps of the worst path of a class. It applies to an Exchange that adds more rules than it removes. If
+	// a path exceeds Bound already, such an Exchange may not make it longer. 0 means no bound.
 	Bound int
 
-	// Stop is called again and again while Build and Exchange work. If it returns an error, they end with this error, and
-	// the set stays as it is. nil: nothing ends them.
+	// Stop is called frequently during Build and Exchange. If it returns an error, they return that error and leave the set
+	// unchanged. Stop may be nil.
 	Stop func() error
 
 	mem         *memory
 	class       ClassBits
 	regions     [Classes]region // all keys of each class
 	ruleByEntry map[Node]*rule
-	paths       paths    // at least as long as the longest way through each tree
+	paths       paths    // upper bounds of the longest path through each tree
 	builder     *builder // of the last change, for its scratch memory
 
-	built   int  // how often the trees were built
-	single  bool // the last time each class got a single tree
-	divided bool // the next time each class gets groups: the set changes too much for a single tree
-	changes int  // rules added and removed since
+	built   int  // how often all trees were built
+	single  bool // the current trees are single trees
+	divided bool // build groups next time, because the set changes too much for a single tree
+	changes int  // rules added and removed since the trees were built
 }
 
-// New makes an empty set in a memory that no program walks yet. The memory is a multiple of 32 words.
+// New makes an empty set. No program may walk the memory yet. Its length must be a multiple of 32 words.
 func New(mem []uint64, o Options) *Set {
 	s := newSet(newMemory(mem), o)
 	s.clear()
@@ -85,14 +84,14 @@ func (s *Set) stopped() error {
 	return s.Stop()
 }
 
-// clear empties the trees: no program finds a rule.
+// clear empties the trees. Afterwards programs find no rule.
 func (s *Set) clear() {
 	clear(s.mem.words[:headerWords])
 	s.mem.words[versionWord] = Version
 }
 
-// Build makes these rules the rules of the set. Each class has its old rules until its root is stored, and the new ones behind
-// that. The memory of the old trees is retired. If there is no room, or too many rules match one key, the set stays as it is.
+// Build replaces all rules of the set. Each class switches from the old rules to the new ones with a single store of its root. The
+// memory of the old trees is retired. On an error, such as ErrFull or ErrDense, the set is unchanged.
 func (s *Set) Build(rules []Rule) error {
 	made := make([]*rule, len(rules))
 	byEntry := make(map[Node]*rule, len(rules))
@@ -114,7 +113,7 @@ func (s *Set) Build(rules []Rule) error {
 	return nil
 }
 
-// newRule checks a rule, and finds its classes.
+// newRule checks a rule and determines its classes.
 func (s *Set) newRule(r *Rule) (*rule, error) {
 	if Node(r.Entry)&^entryBits != 1 || r.Rank == NoRank {
 		return nil, fmt.Errorf("tree: entry %#x or rank %#x is reserved", r.Entry, r.Rank)
@@ -128,22 +127,13 @@ func (s *Set) newRule(r *Rule) (*rule, error) {
 	return n, nil
 }
 
-// rearrange builds the trees of the set anew, into free memory.
-func (s *Set) rearrange() error {
-	rules := make([]*rule, 0, len(s.ruleByEntry))
-	for _, r := range s.ruleByEntry {
-		rules = append(rules, r)
-	}
-	return s.replace(rules, 0)
-}
-
-// replace builds the trees of rules, stores their roots, and retires the old trees. It tries one quota of memory after the
-// other: the first gives the fastest trees. bound is as Set.Bound.
+// replace builds trees of rules, stores their roots, and retires the old trees. It tries the quotas in order, because more memory
+// makes faster trees. See Set.Bound for bound.
 func (s *Set) replace(rules []*rule, bound int) error {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
 
 	var err error
-	var costly *CostError // of the try with the shortest worst path
+	var costly *CostError // of the attempt with the shortest worst path
 	for _, quota := range quotas {
 		if quota == singleTree && (s.divided || len(rules) > singleTreeRules) {
 			continue
@@ -157,7 +147,7 @@ func (s *Set) replace(rules []*rule, bound int) error {
 		if err = b.err; err != nil {
 			b.undo(0)
 			if errors.Is(err, ErrFull) && s.mem.waiting > 0 {
-				return err // the caller reclaims retired memory, which makes better trees than the next quota
+				return err // let the caller reclaim retired memory, which is better than a smaller quota
 			}
 			continue
 		}
@@ -179,7 +169,7 @@ func (s *Set) replace(rules []*rule, bound int) error {
 	return err
 }
 
-// install stores the roots of trees that were built for rules, and retires the old trees.
+// install stores new roots, and retires the old trees.
 func (s *Set) install(roots [Classes]Node, rules []*rule) {
 	for c, root := range roots {
 		old := s.mem.load(c)
@@ -194,7 +184,7 @@ func (s *Set) install(roots [Classes]Node, rules []*rule) {
 	s.built++
 }
 
-// over returns an error if one of these roots has a worst path above the bound, and a longer one than its class has now.
+// over returns an error if the worst path of a new root exceeds both the bound and the current path of its class.
 func (s *Set) over(roots [Classes]Node, bound int) *CostError {
 	for c, root := range roots {
 		worst := longest(s.mem.words, root, nil)
@@ -210,7 +200,7 @@ func (s *Set) over(roots [Classes]Node, bound int) *CostError {
 	return nil
 }
 
-// retireTree retires all blocks of a tree to which no word leads any more.
+// retireTree retires all blocks of a tree that has just been replaced.
 func (s *Set) retireTree(n Node) {
 	if n.Kind() == KindRule {
 		return
@@ -228,9 +218,9 @@ func (s *Set) retireTree(n Node) {
 	s.mem.retire(n.Base())
 }
 
-// decayed reports whether so many rules have come and gone since the trees were built that they should be built again: changes of
-// leaves do not choose better cuts.
+// decayed reports whether the trees should be built again. Exchange edits leaves, and never moves a cut, so the cuts fit the rules
+// less and less.
 func (s *Set) decayed() bool { return s.changes > max(64, len(s.ruleByEntry)) }
 
-// Reclaim frees retired memory. The caller knows that every program which ran when the last change returned has ended.
+// Reclaim frees retired memory. The caller must have waited for a grace period since the last change.
 func (s *Set) Reclaim() { s.mem.reclaim() }

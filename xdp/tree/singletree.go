@@ -2,15 +2,16 @@ package tree
 
 import "errors"
 
-// A set of at most singleTreeRules has a single tree for each class, whatever the number of leaves that a rule is in. singleTree
-// is its quota. A walk of a second tree costs a packet more than misses of the cache in a greater one. But a change of a rule in
-// thousands of leaves takes long: with the first such change, the set is divided into groups.
+// A set of up to singleTreeRules gets a single tree per class, with the quota singleTree. There a rule may be in any number of leaves.
+// The tree is large, but walking a second tree would cost a packet more than the cache misses. Changing a rule in thousands of
+// leaves takes long, though. With the first such change, the set is divided into groups.
 const (
 	singleTree      = 420
 	singleTreeRules = 2048
 )
 
-// Bounds of a single tree, as builder has them. A unit of work takes about 0.4 µs. A set that takes more is divided into groups.
+// Limits of a single tree, for the fields of builder. A unit of work takes about 0.4 µs. A set beyond these limits is divided into
+// groups.
 const (
 	wordsOfSingle  = 4
 	leafOfSingle   = 2
@@ -18,23 +19,22 @@ const (
 	copiesOfSingle = 100_000
 )
 
-// A level is a cut on a way to a leaf; a list may take the place of the last one. The tree is built with levels first. If a packet
-// compares fewer rules than fewRules there, it is built with one level less too, and if more than manyRules, with one more.
-// The faster tree is taken.
+// single first builds a tree in which most ways have this number of levels, that is cuts. If a packet is compared with fewer rules than
+// fewRules, it also tries one level less. With more than manyRules, it tries one level more. It keeps the faster tree.
 const (
 	levels      = 4
 	fewRules    = 4
 	manyRules   = 7
-	rulesPerCut = 3 // of so many rules of a node, a cut is expected to leave one in a child
+	rulesPerCut = 3 // a cut is expected to divide the rules of a node by this
 )
 
-// nsNextOfSingle is the time in ns of each further entry of a list, when a cut is compared with a list.
+// nsNextOfSingle is the weight of each further entry of a list, when build chooses between a cut and a list.
 const nsNextOfSingle = 4.0
 
-// nsWordsOfSingle are weights of a word. The first one with which the tree stays within its bounds is taken.
+// nsWordsOfSingle are weights of a word of memory. withLevels uses the first that keeps the tree within its limits.
 var nsWordsOfSingle = []float64{0.05, 0.12, 0.3}
 
-// Times in ns by which trees of different levels are compared, by a profile of trees of two to five levels.
+// Nanoseconds by which single compares two trees, from a profile of trees with two to five levels.
 const (
 	nsLevel = 4.5 // a cut
 	nsPass  = 1.7 // a further entry
@@ -74,8 +74,7 @@ func (b *builder) single(rules []*rule, c, quota int) Node {
 	return second
 }
 
-// withLevels builds the tree with the first weight of a word that keeps it within its bounds. It returns this weight and those
-// behind it, for the next tree.
+// withLevels builds the tree with the first of the weights that keeps it within its limits. It returns the weights from this one on.
 func (b *builder) withLevels(rules []*rule, quota int, weights []float64) (n Node, left []float64) {
 	mark := len(b.blocks)
 	quota = min(quota, b.mem.most()-b.size())
@@ -99,8 +98,8 @@ func (b *builder) withLevels(rules []*rule, quota int, weights []float64) (n Nod
 	return n, left
 }
 
-// divideShares divides the packets of each rule between its children of a cut. Behind the cut uniteShares takes that back. In a
-// group both do nothing.
+// divideShares divides the share of each rule evenly between its children of a cut. uniteShares reverts that after the cut. In a group
+// both do nothing.
 func (b *builder) divideShares(rules, children []int32) {
 	for k, i := range rules {
 		if b.choiceByHash != nil {
@@ -117,8 +116,8 @@ func (b *builder) uniteShares(rules, children []int32) {
 	}
 }
 
-// levelled is the function below for a single tree. There most packets pass the same number of cuts, because a mispredicted branch
-// takes longer than a cut. So levelled expects a cut at each level that is left.
+// levelled replaces the function below in a single tree. A mispredicted branch takes longer than a cut, so there most packets should
+// pass the same number of cuts. levelled therefore assumes a cut at each remaining level.
 func (b *builder) levelled(m float64) float64 {
 	cost := nsEntry
 	for level := b.depth + 2; level < b.levels && m >= 2; level++ {
@@ -128,7 +127,7 @@ func (b *builder) levelled(m float64) float64 {
 	return cost + nsNextOfSingle*max(m-1, 0)/2
 }
 
-// listOfSingle estimates the time of a list of rules.
+// listOfSingle estimates the walk through a list, in nanoseconds.
 func (b *builder) listOfSingle(rules []int32) float64 {
 	entries, share := 0.0, 0.0
 	for i, r := range rules {
@@ -138,8 +137,8 @@ func (b *builder) listOfSingle(rules []int32) float64 {
 	return nsEntry + nsNextOfSingle*entries/share
 }
 
-// moveAhead sorts rules by the number of their packets that come here, as far as ranks allow: a rule passes others that match none
-// of its packets.
+// moveAhead moves rules with a larger share of packets to the front of a list. A rule may overtake another one only if no packet can
+// match both.
 func (b *builder) moveAhead(rules []int32) {
 	for i, at := range rules {
 		r := b.rules[at]
@@ -154,13 +153,13 @@ func (b *builder) moveAhead(rules []int32) {
 	}
 }
 
-// leaves counts where packets leave a single tree.
+// leaves has statistics about where packets end their walk through a single tree.
 type leaves struct {
-	cuts    [MaxDepth + 1]float64 // by number of cuts
-	entries [64]float64           // by number of entries behind the first of a leaf; the last stands for all further ones
+	cuts    [MaxDepth + 1]float64 // packets by number of cuts
+	entries [64]float64           // packets by number of entries after the first; the last element includes all larger numbers
 }
 
-// leave counts the packets of a leaf. In a group it does nothing.
+// leave adds the packets of a leaf to b.leaves. In a group it does nothing.
 func (b *builder) leave(rules []int32) {
 	if b.choiceByHash == nil {
 		return
@@ -173,21 +172,21 @@ func (b *builder) leave(rules []int32) {
 	}
 }
 
-// compared returns the mean number of entries that are compared with a packet.
+// compared returns the mean number of entries compared with a packet.
 func (l *leaves) compared() float64 {
 	mean, _ := exits(l.entries[:])
 	return 1 + mean
 }
 
-// ns estimates the mean time of a packet.
+// ns estimates the mean time of a packet in nanoseconds.
 func (l *leaves) ns() float64 {
 	cuts, missedCuts := exits(l.cuts[:])
 	entries, missedEntries := exits(l.entries[:])
 	return nsLevel*cuts + nsPass*entries + nsMiss*(missedCuts+missedEntries)
 }
 
-// exits returns the mean step at which a loop ends, and how often a CPU mispredicts its end: after each step the CPU expects what
-// is more frequent, the end or the next step.
+// exits returns the mean number of steps of a loop, and how often a CPU mispredicts its end. After each step, the CPU is assumed to
+// predict the more frequent outcome.
 func exits(at []float64) (mean, missed float64) {
 	left := 0.0
 	for i, share := range at {

@@ -6,9 +6,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestOneTree looks packets up in sets that are one tree. The removal of a rule from thousands of leaves divides the set
-// into groups.
-func TestOneTree(t *testing.T) {
+// The wide rule is in thousands of leaves. Removing it divides the set into groups.
+func TestWideRemovalDividesASingleTree(t *testing.T) {
 	for _, f := range classbench.Families() {
 		t.Run(f.String(), func(t *testing.T) {
 			from := classbench.Generate(f, 500, seed)

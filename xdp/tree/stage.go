@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// stage orders the edits so that at each instant a key finds the rule that is the best one before the change, or the one that is
-// the best behind it.
+// stage orders the edits so that at each instant, every key finds the winner of before the change or the winner of after it.
 //
-// New rules are stored first, the leaf with the best one first. Removed rules are taken out behind all new ones, the worst one
-// first. A leaf is stored more than once if another tree has a rule between two of its own.
+// It adds rules first, beginning with the leaf that gets the best one. It removes rules last, beginning with the worst. A leaf may
+// need several edits: for example, if another tree gets a rule that ranks between two new rules of this leaf.
 func (x *exchange) stage() error {
 	var come, gone []*edit
 	byRank := func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) }
@@ -31,9 +30,8 @@ func (x *exchange) stage() error {
 	return nil
 }
 
-// stageRemovals returns edits of the leaf that take removed rules out behind all additions, each by its rank. These are the rules
-// that meet a removed rule of another tree. If there are any, e takes no rule out, and the edit that is stored last takes all
-// of them out.
+// stageRemovals returns edits to store after all additions, each at the rank of its rule. They are for removed rules that meet a
+// removed rule of another tree. If there are any, e itself removes nothing, and the last of these edits removes all rules.
 func (x *exchange) stageRemovals(e *edit) (late []*edit) {
 	for i, r := range e.remove {
 		if !slices.ContainsFunc(x.remove, func(o *rule) bool { return e.meets(o, r) }) {
@@ -52,8 +50,8 @@ func (x *exchange) stageRemovals(e *edit) (late []*edit) {
 	return late
 }
 
-// stageAdditions returns edits of the leaf, the last of which is e, that add its new rules. Two new rules are in different edits
-// if another tree gets a rule that is better than the one and worse than the other.
+// stageAdditions splits the new rules of a leaf over several edits, the last of which is e. It separates two new rules if another tree
+// gets a rule that ranks between them.
 func (x *exchange) stageAdditions(e *edit) (edits []*edit) {
 	e.rank = NoRank
 	if len(e.add) > 0 {
@@ -73,13 +71,13 @@ func (x *exchange) stageAdditions(e *edit) (edits []*edit) {
 	return append(edits, e)
 }
 
-// meets reports whether o is in another tree than the edit, and a key may match o and r.
+// meets reports whether o is in another tree than this leaf, and some key may match both o and r.
 func (e *edit) meets(o, r *rule) bool {
 	return o.groups[e.class]&^(1<<e.group) != 0 && o.overlaps(r)
 }
 
-// commit stores the new leaves in the order of stage. It lowers the ranks of forks before, so that programs look far enough.
-// Exchange raises them behind.
+// commit stores the new leaves in the order of stage. It lowers the ranks in the forks first, so that programs reach the new rules.
+// Exchange raises them afterwards.
 func (x *exchange) commit() {
 	s := x.s
 	s.paths = x.paths

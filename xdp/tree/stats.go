@@ -16,7 +16,7 @@ func (s *Set) Trees() (n [Classes]int) {
 // Built returns how often all trees were built.
 func (s *Set) Built() int { return s.built }
 
-// Words returns the number of words of memory that the trees take.
+// Words returns the size of the trees in words.
 func (s *Set) Words() int { return len(s.mem.words) - headerWords - s.mem.free - s.mem.waiting }
 
 // Len returns the number of rules.

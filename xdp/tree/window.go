@@ -5,34 +5,35 @@ import (
 	"math/bits"
 )
 
-// Times in ns of the steps of a walk, estimated over spread packets. The builder compares shapes of a tree by them.
+// Weights in nanoseconds, by which the builder compares shapes of a tree.
 const (
 	nsCut     = 5.0
 	nsEntry   = 9.0
 	nsList    = 5.0
-	nsGroup   = 20.0 // a walk of one more group
-	nsEjected = 4.0  // a look whether to walk it
-	nsWord    = 0.3  // for each word of a cut's nodes and each rule
+	nsGroup   = 20.0 // walking another group
+	nsEjected = 4.0  // deciding whether to walk another group
+	nsWord    = 0.3  // per rule, for each word of a cut's nodes
 )
 
-// Times in ns of a packet among 1,000 rules, by a profile. Walk.NS takes them. The builder's weights of a group and of an entry
-// are greater: with these figures it would make longer lists for 10,000 rules.
+// Nanoseconds per packet among 1,000 rules, from a profile. Walk.NS uses them. The builder does not: with these figures, it would make
+// lists that are too long for 10,000 rules.
 const (
-	nsWalk = 12.0 // a walk of a tree
+	nsWalk = 12.0 // walking a tree
 	nsNext = 3.0  // each further entry of a list
 )
 
-// wildLoss weighs what a bit costs, a copy of each rule that lacks it in its mask, against what it brings, rules told apart.
+// wildLoss weighs the copies that a bit causes against the rules that it separates. A cut copies each rule without the bit in its
+// mask.
 const wildLoss = 0.5
 
 const (
-	sampled   = 128 // rules by which a window is judged
-	perWidth  = 3   // windows of one width that are judged for a single tree,
-	perGroup  = 2   // and for a group
-	listsUpTo = 16  // rules of a group that may become a list in place of a cut
+	sampled   = 128 // rules by which choose judges a window
+	perWidth  = 3   // windows of each width that choose judges for a single tree
+	perGroup  = 2   // the same for a group
+	listsUpTo = 16  // the longest list that a group prefers to a cut
 )
 
-// below estimates the time of the walk below a node of m rules.
+// below estimates the walk below a node with m rules, in nanoseconds.
 func below(m float64) float64 {
 	if m <= 1 {
 		return nsEntry * m
@@ -40,23 +41,22 @@ func below(m float64) float64 {
 	return nsEntry + nsCut*(1+log2(m))
 }
 
-// log2 returns the logarithm of a number above 0, as a straight line between powers of two.
+// log2 approximates the binary logarithm of a positive number, by straight lines between powers of two.
 func log2(m float64) float64 {
 	b := math.Float64bits(m)
 	return float64(int(b>>52)-1023) + float64(b&(1<<52-1))/(1<<52)
 }
 
-// curved returns the logarithm as a parabola between powers of two. It is at most 0.01 off.
+// curved approximates the binary logarithm by parabolas between powers of two. The error is at most 0.01.
 func curved(m float64) float64 {
 	f := float64(math.Float64bits(m)&(1<<52-1)) / (1 << 52)
 	return log2(m) + 0.345*f*(1-f)
 }
 
-// listCost estimates the time of a list of m rules.
+// listCost estimates the walk through a list of m rules, in nanoseconds.
 func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
 
-// choose returns the window by which the rules are best cut, and its cost. ok is false if every window leaves some child with all
-// rules.
+// choose returns the best window for a cut, and its cost. ok is false if no cut makes progress: each leaves all rules in some child.
 func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
 	n := len(rules)
 	if b.choiceByHash != nil {
@@ -102,7 +102,7 @@ type choice struct {
 	ok     bool
 }
 
-// hash returns a hash of the rules, and of the bits that are known in the region.
+// hash identifies a node for choiceByHash: by its rules, and the known bits of its region.
 func (b *builder) hash(rules []int32) uint64 {
 	h := uint64(fnvOffset)
 	for _, known := range b.region.known {
@@ -114,16 +114,16 @@ func (b *builder) hash(rules []int32) uint64 {
 	return h
 }
 
-// bitCount counts, for each bit of a word, the rules of a sample that have it in their masks, and those that have it set.
+// bitCount has statistics of a sample of rules, for each bit of a word.
 type bitCount struct {
 	word   int
-	masked [64]uint16
-	set    [64]uint16
-	score  [65]float64 // sums of the scores of the bits below
+	masked [64]uint16  // rules with the bit in their masks
+	set    [64]uint16  // rules that require the bit to be 1
+	score  [65]float64 // prefix sums of the scores of the bits
 }
 
-// countBits counts the bits of all words, and scores them: by the information of a bit, less the copies that it makes of rules
-// which lack it.
+// countBits fills b.counts. The score of a bit is the information that it gives about rules, minus the cost of copying the rules
+// without it in their masks.
 func (b *builder) countBits(sample []int32) {
 	b.counts = b.counts[:0]
 	var at [Words]int8
@@ -169,7 +169,7 @@ func (b *builder) countBits(sample []int32) {
 	}
 }
 
-// promising returns the windows of a width with the best sums of scores, best first.
+// promising returns the windows of a width with the highest scores, best first.
 func (b *builder) promising(width int) []window {
 	var found [perWidth]window
 	var score [perWidth]float64
@@ -198,8 +198,8 @@ func (b *builder) promising(width int) []window {
 	return b.windows
 }
 
-// judge estimates the time of the walk from a cut by this window on, by a sample of n rules. progress is false if a child would
-// have all rules.
+// judge estimates the walk from a cut by this window on, in nanoseconds. sample represents n rules. progress is false if some child
+// would have all rules.
 func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress bool) {
 	size := 1 << w.bits
 	estimate := below
@@ -207,7 +207,7 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 		estimate = b.levelled
 	}
 
-	// hist counts the rules of each child. spans ends the children of each rule in touched.
+	// hist counts the rules of each child. touched lists the children of all rules. spans holds the end of each rule's part.
 	b.touched = b.touched[:0]
 	b.spans = b.spans[:0]
 	ejected := 0
@@ -223,10 +223,10 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 		b.spans = append(b.spans, int32(len(b.touched)))
 	}
 
-	// A packet of a rule comes to one of the rule's children, and meets the rules that are there.
+	// Assume that a packet of a rule reaches any child of that rule with equal probability.
 	scale := float64(n) / float64(len(sample))
-	most := 0.0 // rules of a child
-	mass := 0.0 // packets of the rules
+	most := 0.0 // rules in the fullest child
+	mass := 0.0 // sum of shares of the rules
 	start := int32(0)
 	for i, end := range b.spans {
 		if end > start {

@@ -5,23 +5,22 @@ import (
 	"slices"
 )
 
-// Path counts what a packet touches on its way. It is the same on every host.
+// Path counts what a packet touches in a lookup. Unlike a time, it is the same on every host.
 type Path struct {
 	Nodes   int
-	Entries int // of rules with which the packet is compared
-	Trees   int // for NS
+	Entries int // compared with the packet
+	Trees   int // only for NS
 }
 
-// Steps returns the length of the path. Paths are compared and bounded by it.
+// Steps returns the length of the path, by which paths are compared and bounded.
 func (p Path) Steps() int { return p.Nodes + p.Entries }
 
-// Plus returns one path behind another.
+// Plus returns the sum of two paths.
 func (p Path) Plus(o Path) Path {
 	return Path{p.Nodes + o.Nodes, p.Entries + o.Entries, p.Trees + o.Trees}
 }
 
-// NS estimates the time of the path in nanoseconds, with the weights of Walk.NS: nodes and entries are in the second level of the
-// cache. It takes each tree to end in a list.
+// NS estimates the time of the path in nanoseconds, with the weights of Walk.NS. It assumes that each tree ends in a list.
 func (p Path) NS() float64 {
 	return nsCut*float64(p.Nodes) + nsNext*float64(p.Entries) + (nsWalk+nsList+nsEntry-nsNext)*float64(p.Trees)
 }
@@ -29,8 +28,8 @@ func (p Path) NS() float64 {
 // Path returns what the lookups have touched.
 func (w *Walk) Path() Path { return Path{w.Nodes, w.Entries, w.Groups} }
 
-// Worst returns a path for each class of keys. No key of the class touches more, whatever rules it matches. The path is the sum of
-// the longest ways through all trees of the class, so a key touches as much only if it takes all of these ways.
+// Worst returns an upper bound for the path of any key, by class. The bound adds up the longest paths through all trees of the class.
+// A key reaches it only if it takes the longest path in each of them.
 func Worst(mem []uint64) (worst [Classes]Path) {
 	for c := range worst {
 		root := Node(mem[c])
@@ -42,12 +41,10 @@ func Worst(mem []uint64) (worst [Classes]Path) {
 	return worst
 }
 
-// Worst is the function Worst, of the memory of the set.
+// Worst returns an upper bound for the path of any key, by class. See the function Worst.
 func (s *Set) Worst() [Classes]Path { return Worst(s.mem.words) }
 
-// OnWorst returns the entries of the leaves at which the worst path of a class ends, the longest leaf first.
-func (s *Set) OnWorst(class int) []Entry { return s.onLongest(s.mem.load(class)) }
-
+// onLongest returns the entries of the leaves at the end of the longest path, beginning with the longest leaf.
 func (s *Set) onLongest(root Node) (entries []Entry) {
 	var leaves []Node
 	longest(s.mem.words, root, &leaves)
@@ -71,8 +68,8 @@ func (n Node) rules() int {
 	return 1
 }
 
-// longest returns the longest path from a node on. If leaves is not nil, it appends the leaf at which the path ends; from a fork
-// on, the leaf of each tree.
+// longest returns the longest path from a node on. If leaves is not nil, it appends the leaf at the end of the path, and for a fork one
+// leaf of each tree.
 func longest(mem []uint64, n Node, leaves *[]Node) Path {
 	switch n.Kind() {
 	case KindFork:
@@ -101,8 +98,8 @@ func longest(mem []uint64, n Node, leaves *[]Node) Path {
 	return Path{Nodes: 1, Entries: n.rules()}
 }
 
-// paths bound the longest way through each tree of each class from above. With them, the cost of a change does not grow with the
-// number of nodes.
+// paths holds upper bounds for the longest path through each tree of each class. Exchange keeps them up to date cheaply. Walking all
+// nodes for each change would not be cheap.
 type paths [Classes][MaxGroups]Path
 
 // measure makes the bounds exact.
@@ -120,7 +117,7 @@ func (p *paths) measure(m *memory) {
 	}
 }
 
-// raise notes the new leaf of an edit.
+// raise raises the bound of a tree to cover the new leaf of an edit.
 func (p *paths) raise(m *memory, e *edit) {
 	way := longest(m.words, e.node, nil).Plus(Path{Nodes: e.depth})
 	if at := &p[e.class][e.group]; way.Steps() > at.Steps() {
@@ -128,7 +125,7 @@ func (p *paths) raise(m *memory, e *edit) {
 	}
 }
 
-// sum returns the worst path of a class with so many trees.
+// sum returns the worst path of a class with this number of trees.
 func (p *paths) sum(class, trees int) (sum Path) {
 	if trees > 1 {
 		sum.Nodes++ // the fork
@@ -139,7 +136,8 @@ func (p *paths) sum(class, trees int) (sum Path) {
 	return sum
 }
 
-// lower lowers the ranks of a class's fork so that programs look into a group for a rule of this rank. It comes before the rule.
+// lower lowers the ranks in the fork of a class, so that programs search a group for a rule of this rank. Call it before storing the
+// rule.
 func (s *Set) lower(c, group int, rank uint64) {
 	root := s.mem.load(c)
 	if root.Kind() != KindFork {
@@ -167,7 +165,7 @@ func (s *Set) isBest(c int, r *rule) bool {
 	return false
 }
 
-// raise stores the exact ranks of a class's fork, when rules have gone.
+// raise stores the exact ranks in the fork of a class. Call it after removing rules.
 func (s *Set) raise(c int) {
 	root := s.mem.load(c)
 	if root.Kind() != KindFork {

@@ -59,8 +59,7 @@ func climb(s *Set, match Match, start Key, g *rand.Rand, tries int) Path {
 	return most
 }
 
-// TestNoPacketTouchesMoreThanWorst compares the bound with random keys and with keys that a search finds, for sets that
-// change.
+// The bound is compared with random keys, and with the worst keys that a search finds, while the set changes.
 func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -93,9 +92,9 @@ func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
 	})
 }
 
-// TestWorstOfSets prints the mean and the worst path of the sets of the measurements and of nasty ones (docs/classifier.md).
-// No ordinary set is near 2,048, which is the default of xdp.worst_cost.
-func TestWorstOfSets(t *testing.T) {
+// It also prints mean and worst path of the measured sets and of some nasty ones (docs/classifier.md). The default of xdp.worst_cost is
+// 2,048.
+func TestOrdinarySetsStayBelowTheDefaultWorstCost(t *testing.T) {
 	type set struct {
 		name  string
 		rules []Rule
@@ -165,9 +164,8 @@ func TestWorstOfSets(t *testing.T) {
 	t.Logf("\n%s", out.String())
 }
 
-// TestBound: an exchange that adds rules keeps the worst path within the bound, or is refused with the entries of the
-// worst path and changes nothing. Rules in force are never refused: they can be built, and taken away.
-func TestBound(t *testing.T) {
+// The error names the entries of the worst path, and nothing changes. Existing rules are never refused: they can be built and removed.
+func TestExchangeBeyondTheBoundIsRefused(t *testing.T) {
 	rules := scatteredRules(classbench.FewBits(800, seed))
 	s := New(make([]uint64, 1<<19), Options{Class: testClass})
 	s.Bound = 100
@@ -218,7 +216,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestTrackedPathsAreBounds: what a set knows of the longest ways after changes of leaves is not below the truth.
+// Exchange updates the paths of a set without walking the trees. They must never be below the true ones.
 func TestTrackedPathsAreBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawn{g: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
@@ -248,8 +246,7 @@ func TestTrackedPathsAreBounds(t *testing.T) {
 	})
 }
 
-// TestWorst: the paths of nodes by hand.
-func TestWorst(t *testing.T) {
+func TestWorstAddsUpTheLongestPaths(t *testing.T) {
 	rule := func(i int) Node { return Node(i<<5 | 1) }
 	mem := make([]uint64, 64)
 	mem[20], mem[21] = uint64(rule(1)), 0                               // a cut's nodes

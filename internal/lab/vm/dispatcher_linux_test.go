@@ -12,7 +12,7 @@ func TestDispatcher(t *testing.T) {
 	b := newBoot(t, linux612, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
-	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestDispatcher|TestDispatcherUnderTraffic|TestDispatcherMoves|TestDispatcherOfAMovedInterface")
+	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestDispatcherCountsEveryPacketOverChangesOfEitherSide|TestEachPacketCountsOnceWhileTheDispatcherChanges|TestMoveToADispatcherMissesNoPacket|TestDispatcherOfAMovedInterfaceStopsCounting")
 	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance|TestDetachEmptiesThePlaceInTheDispatcher")
 	res := b.run(t)
 	report(t, res, "xdp")
@@ -24,7 +24,7 @@ func TestDispatcher61(t *testing.T) {
 	b := newBoot(t, linux61, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
-	b.tests(t, "xdp", "./xdp", "TestDispatcher")
+	b.tests(t, "xdp", "./xdp", "TestDispatcherCountsEveryPacketOverChangesOfEitherSide")
 	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherWithoutTCX")
 	res := b.run(t)
 	report(t, res, "xdp")
