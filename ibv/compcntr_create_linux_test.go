@@ -179,7 +179,7 @@ var mergedCreateStatements = []statement{
 			wantErrno(t, err, "ibv_create_comp_cntr", syscall.ENOMEM)
 		}},
 	// The kernel passes values above max_value on, and the device drops the bits that its counters lack. External memory is
-	// an argument that is refused (TestExternalMemoryRefused).
+	// an argument that is refused (TestInvalidExternalMemoryIsRefused).
 	{"create:149", "EINVAL: Invalid argument(s) passed.", []string{"COMP_CNTR_MAX", "1023"},
 		func(t *testing.T, b *bench) {
 			for _, w := range words {
@@ -278,8 +278,8 @@ var capsStatements = []statement{
 		}},
 }
 
-// TestCompCntrsOfOldLibraries: rdma-core 44 lacks the symbols.
-func TestCompCntrsOfOldLibraries(t *testing.T) {
+// rdma-core 44 lacks the symbols.
+func TestCompCntrsOfOldLibrariesAreNotSupported(t *testing.T) {
 	libs := softLibs(t)
 	b := newData(t, newWire(t), Options{Library: libs.Verbs44, EFA: libs.EFA})
 	_, err := b.ctx.QueryCompCntrCaps()

@@ -12,11 +12,10 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestCompCntrReferences makes the manual pages of completion counters executable: 003 is the
-// draft of ibv_qp_attach_comp_cntr(3); attach, create and caps are that page,
-// ibv_create_comp_cntr(3) and ibv_query_comp_cntr_caps(3) as rdma-core 65 has them (commit
-// 691953d8), with their lines.
-func TestCompCntrReferences(t *testing.T) {
+// Reference 003 is the draft of ibv_qp_attach_comp_cntr(3). The cases attach, create and caps quote
+// this page, ibv_create_comp_cntr(3) and ibv_query_comp_cntr_caps(3) as of rdma-core 65 (commit
+// 691953d8), with line numbers.
+func TestCompCntrsFollowTheirManualPages(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, s := range slices.Concat(draftStatements, mergedAttachStatements, mergedCreateStatements, capsStatements) {
 		t.Run(s.at, func(t *testing.T) {

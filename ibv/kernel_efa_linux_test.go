@@ -26,9 +26,9 @@ func newEFA(t *testing.T) *bench {
 	return b
 }
 
-// TestKernelEFA moves data through UD and SRD queue pairs of the EFA: every operation that the builders know, the statuses
-// of errors, and the states in which a queue pair flushes.
-func TestKernelEFA(t *testing.T) {
+// It posts every operation known to the builders, and checks the statuses of errors and the states in which a queue
+// pair flushes.
+func TestKernelEFAMovesDataByUDAndSRD(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		t.Run("srd", srdOperations)
 		t.Run("errors", srdErrors)

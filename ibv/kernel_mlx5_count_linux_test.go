@@ -48,9 +48,9 @@ func (c *tally) add(op string, ok bool) {
 	}
 }
 
-// TestKernelMLX5Counts posts RC operations over the real libmlx5: the entries in the ring, as package flexio reads them, the
-// completions of ibv_poll_cq, and the posted operations are equal, with and without compression.
-func TestKernelMLX5Counts(t *testing.T) {
+// RC operations are posted over the real libmlx5, with and without compression. The entries read by package flexio, the
+// completions of ibv_poll_cq and the posted operations must agree.
+func TestKernelMLX5RingEqualsThePostedOperations(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		b := newRealData(t, 16)
 		for _, v := range countVariants {

@@ -20,10 +20,9 @@ type statement struct {
 	shows func(t *testing.T, b *bench)
 }
 
-// TestReferences makes the manual pages of three references executable: 000 is
-// ibv_attach_counters_point_flow(3), 001 ibv_create_counters(3), 002 ibv_read_counters(3).
-// The software library runs them as rdma-core 65 and as 44.
-func TestReferences(t *testing.T) {
+// Reference 000 is ibv_attach_counters_point_flow(3), 001 ibv_create_counters(3), and 002
+// ibv_read_counters(3). The software library runs their statements as rdma-core 65 and as 44.
+func TestFlowCountersFollowTheirManualPages(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, lib := range []struct{ name, path string }{{"IBVERBS_1.18", libs.Verbs}, {"rdma-core 44", libs.Verbs44}} {
 		t.Run(lib.name, func(t *testing.T) {

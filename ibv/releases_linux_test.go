@@ -51,9 +51,9 @@ func hasOffsets(r *rdmacore.Release) bool {
 	return r.At(63, 0)
 }
 
-// TestReleases loads the libraries of each release in a root of its own. A release later than
-// the known ones must have the symbols of the newest known one.
-func TestReleases(t *testing.T) {
+// Each release gets a root of its own. A release later than the known ones must have the symbols of
+// the newest known one.
+func TestReleasesLoadWithTheirSymbols(t *testing.T) {
 	if says := os.Getenv(insideEnv); says != "" {
 		insideRelease(t, says)
 		return
@@ -82,8 +82,8 @@ func TestReleases(t *testing.T) {
 			t.Logf("%d symbols with their versions; those of later releases: %v", n, newer)
 
 			says := fmt.Sprintf("counters=%v offsets=%v listed=%v", newer["IBVERBS_1.18"], newer["MLX5_1.25.1"], rdmacore.Listed())
-			out, err := r.Run(t.Context(), program, []string{insideEnv + "=" + says}, "-test.v", "-test.run=^TestReleases$")
-			if err != nil || !strings.Contains(string(out), "--- PASS: TestReleases") {
+			out, err := r.Run(t.Context(), program, []string{insideEnv + "=" + says}, "-test.v", "-test.run=^TestReleasesLoadWithTheirSymbols$")
+			if err != nil || !strings.Contains(string(out), "--- PASS: TestReleasesLoadWithTheirSymbols") {
 				t.Errorf("the libraries of %s: %v", r, err)
 			}
 			t.Logf("inside:\n%s", out)

@@ -36,7 +36,7 @@ func Decode[T Struct](b []byte) (v T, err error) {
 func Append[T Struct](b []byte, v T) []byte {
 	b, err := binary.Append(b, binary.BigEndian, &v)
 	if err != nil {
-		panic(err) // a Struct has fields of fixed size only: TestLayouts
+		panic(err) // a Struct has fields of fixed size only: TestStructsHaveTheirSizes
 	}
 	return b
 }

@@ -150,7 +150,7 @@ func bitsOf(f reflect.StructField) (first, width int) {
 	n, err1 := strconv.ParseInt(a, 0, 0)
 	m, err2 := strconv.ParseInt(b, 0, 0)
 	if err1 != nil || err2 != nil {
-		panic("tag of " + f.Name) // a mistake in this file: TestCQContextPlaces
+		panic("tag of " + f.Name) // a mistake in this file: TestCQContextFieldsLieWhereDPDKHasThem
 	}
 	return int(n), int(m)
 }

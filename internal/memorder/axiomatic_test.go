@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// TestAxioms compares the machine with the axiomatic model of the Arm manual
-// (B2.3; as published by Pulte, Flur, Deacon, French, Sarkar, Sewell: Simplifying
-// ARM Concurrency, POPL 2018) on random programs: both must have the same results.
-func TestAxioms(t *testing.T) {
+// On random programs the machine must have the results of the axiomatic model of the Arm manual (B2.3; as published by
+// Pulte, Flur, Deacon, French, Sarkar, Sewell: Simplifying ARM Concurrency, POPL 2018).
+func TestMachineAgreesWithTheAxioms(t *testing.T) {
 	const programs = 1500
 	r := rand.New(rand.NewPCG(1, 2))
 	weak := 0

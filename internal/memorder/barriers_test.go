@@ -66,7 +66,7 @@ var idle = map[string]string{
 	"turn-acquire":     "the kernel's fence orders turn before the comparison of the word",
 }
 
-func TestProtocolsHold(t *testing.T) {
+func TestProtocolsHoldInEveryOrder(t *testing.T) {
 	for _, p := range protocols {
 		x := explore(p.make())
 		if x.failure != "" {
@@ -76,7 +76,7 @@ func TestProtocolsHold(t *testing.T) {
 	}
 }
 
-func TestFaultsAreFound(t *testing.T) {
+func TestWrongProtocolsAreFound(t *testing.T) {
 	for _, f := range faults {
 		x := explore(f.make())
 		if !strings.HasPrefix(x.failure, f.why) {
@@ -103,9 +103,8 @@ var needed = sync.OnceValue(func() map[string][]string {
 	return by
 })
 
-// TestBarriers: without any one barrier a program fails, or the barrier is
-// among those that change nothing.
-func TestBarriers(t *testing.T) {
+// The idle barriers are the exception: no program fails without them.
+func TestProtocolsFailWithoutAnyOneBarrier(t *testing.T) {
 	by := needed()
 	for _, barrier := range slices.Sorted(maps.Keys(by)) {
 		programs := by[barrier]
@@ -127,8 +126,7 @@ func TestBarriers(t *testing.T) {
 
 var row = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|.* (\\d+) \\|$")
 
-// TestBarriersAreDocumented compares the table of docs/mirror-format.md, section 13, with the
-// results of the programs.
+// The table of docs/mirror-format.md, section 13, must show the results of the programs.
 func TestBarriersAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/mirror-format.md")
 	if err != nil {

@@ -10,6 +10,6 @@
 // The other files are the protocol: block_test.go, identity_test.go, record_test.go, history_test.go, growth_test.go,
 // device_test.go, live_test.go and wait_test.go. Each program in them is a rule of docs/mirror-format.md as
 // Go code. mark_test.go is the rule by which the poller skips a
-// counter that the kernel has not changed. Each barrier has a name: TestBarriers removes one after the other, and demands
+// counter that the kernel has not changed. Each barrier has a name: TestProtocolsFailWithoutAnyOneBarrier removes one after the other, and demands
 // that a program then fails. Section 13 of that page lists the barriers.
 package memorder

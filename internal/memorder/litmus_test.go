@@ -7,7 +7,7 @@ import (
 // litmus are tests of memory models, by the names that herd7 gives them: the result is of the ARMv8
 // model, and asks whether the execution of the name (all of these are cycles) may be. Tests of the base
 // catalogue of herdtools7 (catalogue/aarch64/tests/kinds.txt) have its result; the others follow from
-// the axioms of the Arm manual, section B2.3, as TestAxioms does.
+// the axioms of the Arm manual, section B2.3, as TestMachineAgreesWithTheAxioms does.
 var litmus = []struct {
 	name    string
 	allowed bool
@@ -153,8 +153,7 @@ var litmus = []struct {
 	}},
 }
 
-// TestLitmus compares the machine with the model that it stands for.
-func TestLitmus(t *testing.T) {
+func TestLitmusResultsEqualHerd7(t *testing.T) {
 	for _, l := range litmus {
 		p := &program{}
 		x, y := p.word("x", 0), p.word("y", 0)

@@ -17,8 +17,8 @@ var notInC = map[string]string{
 	"mark-acquire":    "it reads no source",
 }
 
-// TestBarriersAreInTheCode: each barrier of a program is named where the code has
-// it, in Go, and in C if it is a reader's; and the code names no other.
+// A comment names each barrier of a program where the code has it: in Go, and also in C if a reader needs it. The code
+// must name no other barrier.
 func TestBarriersAreInTheCode(t *testing.T) {
 	goCode, cCode := named(t, "../../shm/*.go", "../../xdp/*.go", "../../xdp/bpf/*.h"), named(t, "../../shm/include/*.h")
 	for barrier := range needed() {

@@ -114,9 +114,9 @@ func (l *laggard) count(done []ibv.WC, _ []backend.Pair, at int64, last bool) (b
 	return (pollSource{l.index}).count(done, l.polled, at, last)
 }
 
-// TestADeviceThatGoesBeforeItHasCounted: polled completions are known, and are in the total, which has no
-// discontinuity then.
-func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
+// The device's counter lags behind ibv_poll_cq, and the device goes before the counter has caught up. No completion is
+// lost, so there is no discontinuity.
+func TestPolledCompletionsCountIfTheDeviceGoesFirst(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	if err := a.call(t.Context(), func() error {
@@ -143,9 +143,8 @@ func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
 	}
 }
 
-// TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: their result stays
-// unknown.
-func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
+// The queue pair is connected anew while an operation is outstanding. Its result stays unknown.
+func TestPostFailsIfItsOperationsNeverEnd(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	j := &job{posted: 1, done: make(chan struct{})}
@@ -192,9 +191,8 @@ func (s *stuck) count(done []ibv.WC, totals []backend.Pair, at int64, last bool)
 	return s.completionSource.count(done, totals, at, last)
 }
 
-// TestACallerLeavesAWorkerInsideAVerb: a Post whose context ends does not wait for a verb that does not return. The next
-// one waits for its turn, and posts when the verb has returned.
-func TestACallerLeavesAWorkerInsideAVerb(t *testing.T) {
+// The next call waits for its turn, and posts when the verb has returned.
+func TestPostReturnsWithItsContextWhileAVerbHangs(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	s := &stuck{inside: make(chan struct{}, 1), returns: make(chan struct{})}
@@ -231,9 +229,7 @@ func TestACallerLeavesAWorkerInsideAVerb(t *testing.T) {
 	}
 }
 
-// TestAWorkerInsideAVerbDelaysNoOther: neither the check of the devices nor a connection waits for a worker whose verb does
-// not return.
-func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
+func TestHangingVerbDelaysNeitherConnectNorCheckDevices(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	inside, returns := make(chan struct{}), make(chan struct{})
