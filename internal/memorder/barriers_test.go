@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// protocols are the programs that hold.
+// protocols are correct programs: no execution of them fails.
 var protocols = []struct {
 	name string
 	make func() *program
@@ -44,7 +44,7 @@ var protocols = []struct {
 	{"marks", marks},
 }
 
-// faults are programs that must fail as they stand.
+// faults are wrong programs. They must fail, or the exploration would overlook faults.
 var faults = []struct {
 	name string
 	make func() *program
@@ -56,8 +56,7 @@ var faults = []struct {
 	{"a ring of one record", historyOfOne, "not a mirror"},
 }
 
-// idle are barriers whose removal changes nothing, and why they are there all
-// the same.
+// idle contains the barriers whose removal changes nothing, each with the reason: another barrier does their work.
 var idle = map[string]string{
 	"add-fence":        "the removal's publish orders RETIRED before the fields of the next user",
 	"begun-release":    "the publishes of the cycle order cycle_begun before what they publish",
@@ -116,7 +115,7 @@ func TestProtocolsFailWithoutAnyOneBarrier(t *testing.T) {
 		}
 		t.Logf("%-18s %s", barrier, strings.Join(programs, " "))
 	}
-	// None of them stands in for another.
+	// Remove all idle barriers at once: none may be idle only because of another.
 	for _, p := range protocols {
 		if x := explore(p.make(), slices.Collect(maps.Keys(idle))...); x.failure != "" {
 			t.Errorf("%s fails without all of the idle barriers: %s", p.name, x.failure)
