@@ -252,7 +252,7 @@ func constants(t *testing.T) map[string]int64 {
 	return list
 }
 
-// ownTypes are the types of constants that have no counterpart in C.
+// ownTypes are the types of constants without a counterpart in C.
 var ownTypes = regexp.MustCompile(`^prm(Encode|Decode|List)$|^word(Comp|Err)$`)
 
 // newerNames are names that rdma-core 44's headers do not have, with their values in rdma-core 65
@@ -340,7 +340,7 @@ func TestABIConstantsEqualTheHeaders(t *testing.T) {
 	})
 }
 
-// define matches a number in our header that is an enum's in the distribution's.
+// define matches a #define in our header. The distribution's header has an enum instead.
 var define = regexp.MustCompile(`(?m)^#define (\w+) (\d+)`)
 
 // These numbers are used by our C code alone, so no Go constant would show a difference.

@@ -30,7 +30,7 @@ var (
 	cName    = regexp.MustCompile(`(\w+)\s*(\[[^\]]*\])?$`)
 )
 
-// parseStructs reads the structs of a header that is written as ours are.
+// parseStructs reads the structs of a header. It understands only the style of our own headers.
 func parseStructs(t *testing.T, file string) []cStruct {
 	t.Helper()
 	src, err := os.ReadFile(file)
@@ -46,7 +46,7 @@ func parseStructs(t *testing.T, file string) []cStruct {
 	return list
 }
 
-// braces splits text, which begins with a brace, behind the one that closes it.
+// braces splits text behind the brace that closes the first one.
 func braces(t *testing.T, text string) (inside, rest string) {
 	t.Helper()
 	depth := 0

@@ -127,7 +127,7 @@ func TestDeviceCountsInMemoryOfTheCaller(t *testing.T) {
 	})
 }
 
-// copyLibrary copies a library, so that only this test has it open.
+// copyLibrary copies a library. Nobody else has the copy open, so we can see whether it is unloaded.
 func copyLibrary(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -189,6 +189,6 @@ func TestInvalidExternalMemoryIsRefused(t *testing.T) {
 		if k != nil || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		b.check(must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t).Close()) // in memory of its own it goes
+		b.check(must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t).Close()) // a counter in memory of the library still works
 	}
 }

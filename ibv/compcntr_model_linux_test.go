@@ -58,7 +58,7 @@ func (m *cntrModel) count(q int, op CompCntrOps, failed bool) {
 	}
 }
 
-// holds reports whether any of the queue pairs that are open has counter k.
+// holds reports whether an open queue pair has counter k attached.
 func (m *cntrModel) holds(k int, open []bool) bool {
 	for q, ops := range m.attached {
 		if open[q] && slices.Contains(ops[:], k) {

@@ -32,10 +32,10 @@ func attachErrno(q *QP, k *CompCntr, compMask uint32, ops CompCntrOps) syscall.E
 
 const attachVerb = "ibv_qp_attach_comp_cntr"
 
-// localOps are the operations that complete at the queue pair that was asked for them.
+// localOps are the operations posted here, which complete here.
 const localOps = QPAttachCompCntrOpSend | QPAttachCompCntrOpRecv | QPAttachCompCntrOpRDMARead | QPAttachCompCntrOpRDMAWrite
 
-// remoteOps are those that a peer asks for.
+// remoteOps are the operations started by the peer.
 const remoteOps = QPAttachCompCntrOpRemoteRDMARead | QPAttachCompCntrOpRemoteRDMAWrite
 
 // everything does each kind of operation from x to y: 2 sends with their receives, 3 writes and 5
@@ -246,7 +246,7 @@ var draftStatements = []statement{
 			if err := q.AttachCompCntr(k, QPAttachCompCntrOpSend); !errors.Is(err, ErrClosed) {
 				t.Errorf("attaching to a queue pair that was destroyed: %v", err)
 			}
-			b.check(other.AttachCompCntr(k, QPAttachCompCntrOpSend)) // to that one
+			b.check(other.AttachCompCntr(k, QPAttachCompCntrOpSend)) // another queue pair may have the same counter
 			b.check(other.Close())
 			b.check(k.Close())
 		}},
@@ -294,7 +294,7 @@ var draftStatements = []statement{
 		func(t *testing.T, b *bench) {
 			mine := b.ctx
 			b.open()
-			k := b.compCntr() // of another context of the same device
+			k := b.compCntr() // belongs to another context of the same device
 			b.ctx = mine
 			q := b.pair()
 			err := q.AttachCompCntr(k, QPAttachCompCntrOpSend)

@@ -97,7 +97,7 @@ func askForEvent(c *Context) error {
 	return err
 }
 
-// asking is a library that records when it was asked for an event.
+// asking is a library that records requests for an event.
 type asking struct {
 	verbs
 	asked func()
@@ -206,7 +206,7 @@ func TestFailureOfEveryVerbIsNamedAndLeaksNothing(t *testing.T) {
 	for _, verb := range verbs {
 		for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOMEM, syscall.EBUSY} {
 			t.Run(fmt.Sprintf("%s/%d", verb, int(errno)), func(t *testing.T) {
-				// A destroy that is busy once can be tried again.
+				// After EBUSY the object is still open: close it again.
 				times := ""
 				destroys := strings.Contains(verb, "destroy") || strings.Contains(verb, "dealloc") || strings.Contains(verb, "dereg") || strings.Contains(verb, "close")
 				if destroys && errno == syscall.EBUSY {

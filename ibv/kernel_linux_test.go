@@ -15,7 +15,8 @@ import (
 
 // overKernel runs inside in the root of each release, over the uverbs kernel in software: the calling test, run by this
 // same binary. The devices are mlx5_0 and efa_0 on the ends v0 and v1 of a veth pair. e adds to the environment of the kernel.
-// The name of a test that uses it begins as the name of TestKernelOpensBothDevices: `make test-releases` runs such tests.
+// The name of a test using it must begin with TestKernel, as in TestKernelOpensBothDevices: `make test-releases` runs
+// those.
 func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *testing.T)) {
 	t.Helper()
 	overKernels(t, [][]string{e.Environ()}, suites, inside)
@@ -66,7 +67,7 @@ func runOver(t *testing.T, served bool, environs [][]string, suites []string, in
 			name, _, _ := strings.Cut(t.Name(), "/")
 			for _, environ := range environs {
 				err := ns.Do(func() error {
-					// The first of two values of a variable that are not empty counts.
+					// If a variable has two values, the first non-empty one counts.
 					env := slices.Concat(slices.DeleteFunc(slices.Clone(environ), empty), slices.DeleteFunc(devices.Environ(), empty), common)
 					out, err := r.Run(t.Context(), program, env, "-test.v", "-test.run=^"+name+"$")
 					t.Logf("inside, with %q:\n%s", environ, out)

@@ -30,7 +30,7 @@ var countVariants = []countVariant{
 	{"compressed, checksum and stride", 128, MLX5CompressCsumStrIdx, flexio.MiniCsumStrIdx, 10_000},
 }
 
-// tally is the completions of one source: operations that succeeded and failed, by kind.
+// tally counts the completions of one source, by kind: successes and failures.
 type tally struct{ Send, Recv, Write, Read, Failed uint64 }
 
 func (c *tally) add(op string, ok bool) {
@@ -120,7 +120,7 @@ func (c *counting) close() {
 	}
 }
 
-// round posts operations of each kind, of lengths that go to memory and that go to the entry.
+// round posts operations of each kind. Some are so short that their data is in the entry itself.
 func (c *counting) round() {
 	c.n++
 	length := uint32(1 + c.n*7%200)

@@ -51,7 +51,7 @@ func TestKernelMLX5QueuePairsMoveData(t *testing.T) {
 	})
 }
 
-// rawPacketSends: the card does not serve frames that are posted to a RAW_PACKET queue pair.
+// rawPacketSends demands an error: the card of the uverbs kernel does not send frames of a RAW_PACKET queue pair.
 func rawPacketSends(t *testing.T) {
 	b := newBench(t, newWire(t), "")
 	m := b.region()

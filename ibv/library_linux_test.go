@@ -150,7 +150,7 @@ func TestFixBesideAnotherLibibverbsIsTheMissingOption(t *testing.T) {
 	if lab.Step(t, u.Fix, "set rdma.mlx5 to the …"); !strings.Contains(u.Fix, libs.Verbs) || strings.Contains(u.Fix, "install") {
 		t.Errorf("the next step is %q", u.Fix)
 	}
-	b.lib.opts.MLX5 = libs.MLX5 // that step
+	b.lib.opts.MLX5 = libs.MLX5 // take the step
 	dx, err := b.ctx.DevX()
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func TestFailureOfEveryDevXVerbIsNamedAndLeaksNothing(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for i, c := range []struct {
 		fails  string
-		says   string // "": the verb that fails
+		says   string // text of the error; "": the name of the failing verb
 		undoes bool
 	}{
 		{fails: "mlx5dv_open_device"},
@@ -72,7 +72,7 @@ func TestFailureOfEveryDevXVerbIsNamedAndLeaksNothing(t *testing.T) {
 			b := newLibrary(t, wire, libs.Verbs, "FAIL", c.fails+"=ENOMEM")
 			b.lib.opts.MLX5 = libs.MLX5
 			b.open()
-			doing, undoing := everyDevXVerb(b, uint16(i)) // a flow that was not destroyed is still there
+			doing, undoing := everyDevXVerb(b, uint16(i)) // a port of its own: the flow of an earlier round may still exist
 			got, other := doing, undoing
 			if c.undoes {
 				got, other = undoing, doing

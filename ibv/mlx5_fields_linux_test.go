@@ -29,7 +29,7 @@ func TestDevXMatchesEveryField(t *testing.T) {
 
 	type test struct {
 		section     int    // section of fte_match_param
-		name        string // the field, and a suffix that tells the test from others
+		name        string // the field, and a suffix that makes the name unique
 		frame       []byte
 		mask, value MatchParam
 	}

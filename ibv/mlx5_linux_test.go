@@ -98,7 +98,7 @@ func udpPortMask() MatchParam {
 	return MatchParam{Outer: MatchHeaders{IPProtocol: 0xff, UDPDPort: 0xffff}}
 }
 
-// repeats is how many packets the tests of rdma-core that are translated here send.
+// repeats is the number of packets in rdma-core's tests, from which these are translated.
 const repeats = 10
 
 // This is test_counter_qp_flow of rdma-core's tests/test_mlx5_flow.py and test_tbl_counter_action
@@ -111,7 +111,7 @@ func TestDevXFlowCountsPacketsAndOctets(t *testing.T) {
 	f := b.udpTo(53)
 	b.send(f, repeats)
 	b.wantCounts(counter, times(repeats, f))
-	b.send(b.udpFrom([6]byte{2, 1, 1, 1, 1, 1}, 53), repeats) // a miss leaves it as it was
+	b.send(b.udpFrom([6]byte{2, 1, 1, 1, 1, 1}, 53), repeats) // a miss must not count
 	b.wantCounts(counter, times(repeats, f))
 }
 

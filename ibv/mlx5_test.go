@@ -71,7 +71,7 @@ func (f *fakeMLX5) createFlow(_ handle, _ []byte, counters handle, offset uint32
 	return 9, f.errno
 }
 
-// fakeVerbs destroys the objects that DevX made.
+// fakeVerbs destroys the objects made by DevX.
 type fakeVerbs struct{ verbs }
 
 func (fakeVerbs) destroyFlow(handle) syscall.Errno { return 0 }

@@ -16,7 +16,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// stamp is the text that the tests write into a region, to know its memory again.
+// stamp is written into a region to recognize its memory later.
 const stamp = "a region's own memory"
 
 // kept reports whether the memory at an address has the stamp still. That the address is mapped says nothing: the

@@ -176,7 +176,7 @@ func TestMatchParamDecodesToItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range got.sections() { // a section that is cut off is empty, a section in use is named
+		for i := range got.sections() { // the mask may cut off only empty sections, and the criteria must name the used ones
 			var part []byte
 			if at := i * matchSection; at < len(mask) {
 				part = mask[at : at+matchSection]

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// needed are the masks that ibv_modify_qp(3) asks for on the way to RTS.
+// needed are the masks required by ibv_modify_qp(3) on the way to RTS.
 func needed(typ QPType, to QPState) QPAttrMask {
 	for _, m := range transitionsByType[typ] {
 		if m.to == to && m.from == to-1 {

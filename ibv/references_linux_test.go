@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// statement is a sentence of a manual page about behaviour, and the code that shows it.
+// statement is a sentence of a manual page about behavior, and the code that shows it.
 type statement struct {
 	at    string // reference and line
 	says  string
@@ -91,7 +91,7 @@ var attachStatements = []statement{
 		func(t *testing.T, b *bench) {
 			packets, bytes := b.counters(CounterAttach{CounterPackets, 0}), b.counters(CounterAttach{CounterBytes, 0})
 			b.flow(packets, b.toUs())
-			// DONT_TRAP goes on to lower priorities, not to equal ones.
+			// After DONT_TRAP, packets continue to lower priorities, but not to equal ones.
 			b.flowAttr(FlowAttr{Flags: FlowDontTrap, Priority: 1, Specs: []Spec{b.toUs(), CountSpec{Counters: bytes}}})
 			b.send(frame100(b), 6)
 			b.wants(packets, 6)

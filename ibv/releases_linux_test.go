@@ -40,7 +40,7 @@ func init() {
 	}
 }
 
-// hasOffsets reports whether libmlx5 of that release has __mlx5dv_create_flow.
+// hasOffsets reports whether libmlx5 of the release has __mlx5dv_create_flow.
 func hasOffsets(r *rdmacore.Release) bool {
 	switch r.Major {
 	case 60:
@@ -97,7 +97,7 @@ type symbol struct{ Name, Version string }
 // wantedSymbol is a line of the tables with which the libraries are opened.
 var wantedSymbol = regexp.MustCompile(`\{"(\w+)", "([A-Z0-9_.]+)", &`)
 
-// wanted are the symbols that a C file of ours asks for.
+// wanted returns the symbols looked up by one of our C files.
 func wanted(t *testing.T, file string) (list []symbol) {
 	t.Helper()
 	src, err := os.ReadFile(file)
@@ -113,7 +113,7 @@ func wanted(t *testing.T, file string) (list []symbol) {
 	return list
 }
 
-// exported are the symbols that a library of the release defines.
+// exported returns the symbols defined by a library of the release.
 func exported(t *testing.T, r *rdmacore.Root, library string) map[symbol]bool {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.Dir, "usr/lib/*/"+library+"*"))

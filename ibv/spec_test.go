@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// opened is a counters object at that address, for blobs alone.
+// opened returns a Counters with this address. It can only be encoded in a blob.
 func opened(h handle) *Counters {
 	c := &Counters{}
 	c.h = h

@@ -17,7 +17,7 @@ import (
 // iters is the number of rounds of the originals.
 const iters = 10
 
-// The headers that the suites send.
+// The headers of the packets in the suites.
 var (
 	suiteSrcMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8}
 	suiteDstMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc9}

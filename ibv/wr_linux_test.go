@@ -196,7 +196,7 @@ func TestPostStopsAtTheFirstRefusedRequest(t *testing.T) {
 	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600000000000ns")
 	m := b.region()
 	x, y := b.rc(nil)
-	const before = 7 // so that the end is within a call
+	const before = 7 // not a multiple of postBatch, so the refused request is in the middle of a call
 	b.post(x, repeat(before, write(m))...)
 	n, err := x.PostSend(repeat(1000, write(m)))
 	if n += before; n < 64 || n >= 1000 || !errors.Is(err, syscall.ENOMEM) {

@@ -13,15 +13,15 @@ import (
 // program sees none of it.
 const (
 	EnvDevices    = "FLOWTALLY_IBVTEST_DEVICES"
-	EnvFail       = "FLOWTALLY_IBVTEST_FAIL"
-	EnvDelay      = "FLOWTALLY_IBVTEST_DELAY"
-	EnvWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
-	EnvControl    = "FLOWTALLY_IBVTEST_CONTROL"
-	EnvStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
-	EnvMutant     = "FLOWTALLY_IBVTEST_MUTANT"
+	envFail       = "FLOWTALLY_IBVTEST_FAIL"
+	envDelay      = "FLOWTALLY_IBVTEST_DELAY"
+	envWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
+	envControl    = "FLOWTALLY_IBVTEST_CONTROL"
+	envStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
+	envMutant     = "FLOWTALLY_IBVTEST_MUTANT"
 
-	EnvCompCntrMax = "FLOWTALLY_IBVTEST_COMP_CNTR_MAX"
-	EnvCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
+	envCompCntrMax = "FLOWTALLY_IBVTEST_COMP_CNTR_MAX"
+	envCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
 )
 
 // envPaths permits a confined plugin what the library does and a NIC does not: it makes files below the directory of
@@ -103,14 +103,14 @@ func (e Env) Environ() []string {
 	}
 	return []string{
 		EnvDevices + "=" + strings.Join(devices, ","),
-		EnvFail + "=" + join(e.Fail),
-		EnvDelay + "=" + join(e.Delay),
-		EnvWithout + "=" + strings.Join(e.Without, ","),
-		EnvControl + "=" + e.Control,
-		EnvStatistics + "=" + e.Statistics,
-		EnvMutant + "=" + e.Mutant,
-		EnvCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
-		EnvCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
+		envFail + "=" + join(e.Fail),
+		envDelay + "=" + join(e.Delay),
+		envWithout + "=" + strings.Join(e.Without, ","),
+		envControl + "=" + e.Control,
+		envStatistics + "=" + e.Statistics,
+		envMutant + "=" + e.Mutant,
+		envCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
+		envCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
 		envPaths + "=" + strings.Join(paths, string(filepath.ListSeparator)),
 	}
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var software soft.Libraries
 
-// connected is two queue pairs of a software device, a and b, connected to one another. Both count sends.
+// connected is two queue pairs of a software device, a and b, connected to each other. Both count sends.
 type connected struct {
 	*Set
 	writer  *shm.Writer
@@ -94,7 +94,7 @@ func (c *connected) queuePair(t *testing.T, name string) *queuePair {
 	return q
 }
 
-// awaitLoss waits until both queue pairs have noticed the loss of their device. To close one that has not is an error.
+// awaitLoss waits until both queue pairs have noticed the loss of their device. Closing one too early returns an error.
 func (c *connected) awaitLoss(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"a", "b"} {
@@ -103,7 +103,7 @@ func (c *connected) awaitLoss(t *testing.T) {
 	}
 }
 
-// laggard is a device's completion counter that does not show yet the completions that ibv_poll_cq returned.
+// laggard is a completion counter of a slow device: it does not show the polled completions yet.
 type laggard struct {
 	completionSource
 	index  *counterIndex
@@ -171,7 +171,7 @@ func TestPostFailsIfItsOperationsNeverEnd(t *testing.T) {
 	}
 }
 
-// stuck is a source whose verb does not return while it counts completed sends.
+// stuck is a source that hangs in a verb while it counts completed sends.
 type stuck struct {
 	completionSource
 	inside, returns chan struct{}
@@ -243,7 +243,7 @@ func TestHangingVerbDelaysNeitherConnectNorCheckDevices(t *testing.T) {
 		c.awaitLoss(t)
 	}()
 	<-inside
-	// While the device is there: b, whose worker is free, may learn of the loss first, and refuses the connection then.
+	// Connect before removing the device. Afterwards b, whose worker is free, might learn of the loss and refuse.
 	ctx, cancel := context.WithCancel(context.Background())
 	connected := make(chan error, 1)
 	go func() { connected <- c.Connect(ctx, "a", dataplane.QueuePairAddress{}) }()

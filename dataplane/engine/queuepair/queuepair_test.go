@@ -90,7 +90,7 @@ func TestDistancesAddUpAcrossWraps(t *testing.T) {
 	})
 }
 
-// brokenCounter is a completion counter of a device that goes.
+// brokenCounter is a completion counter of a device that is lost during the test.
 type brokenCounter struct {
 	value, errors uint64
 	err           error
@@ -264,7 +264,7 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 	}
 }
 
-// published keeps the block that a cycle publishes.
+// published records the block published by a cycle.
 type published struct{ rows shm.Block }
 
 func (p *published) BeginCycle() uint64                  { return 1 }
