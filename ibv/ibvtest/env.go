@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Names of the environment that the library reads at ibv_get_device_list. A set-id
-// program sees none of it.
+// The variables of the environment. The library reads them at ibv_get_device_list, but not in a set-id program.
 const (
+	// EnvDevices names the devices as Env.Devices does, for programs that add devices to an inherited environment.
 	EnvDevices    = "FLOWTALLY_IBVTEST_DEVICES"
 	envFail       = "FLOWTALLY_IBVTEST_FAIL"
 	envDelay      = "FLOWTALLY_IBVTEST_DELAY"
@@ -24,36 +24,36 @@ const (
 	envCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
 )
 
-// envPaths permits a confined plugin what the library does and a NIC does not: it makes files below the directory of
-// temporary files, and opens Control and Statistics.
+// envPaths allows a confined plugin what only the software library needs: making files in the directory for temporary
+// files, and opening Control and Statistics.
 const envPaths = "FLOWTALLY_PLUGIN_PATHS"
 
 // Env configures the library of a process. The zero value has no device.
 type Env struct {
-	Devices    []Device // devices whose netdev does not exist are not listed
+	Devices    []Device // a device without its netdev is not listed
 	Fail       []Fault
-	Delay      []Delay  // added to the time that a verb takes by itself
+	Delay      []Delay  // added to the verb's own time
 	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: for one device: "swnic0/flows"
-	Control    string   // path of the FIFO that NewControl made
-	Statistics string   // path of the file that ReadStatistics reads
-	Mutant     string   // a way in which the uverbs kernel misbehaves: "wrong_handle"
+	Control    string   // path of a FIFO made by NewControl
+	Statistics string   // path of a file for ReadStatistics
+	Mutant     string   // makes the uverbs kernel misbehave: "wrong_handle"
 
 	CompCntrMax []string // the largest value of completion counters, "0xffff"; for one device: "swnic0/0xffff"; default 2^48-1
-	CompCntrOps []string // the operations that they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
+	CompCntrOps []string // the operations they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
 }
 
 // Device is a device of the software NIC.
 type Device struct {
 	Name   string // "swnic0"
-	Netdev string // whose packets its flows match
+	Netdev string // its flows match the packets of this netdev
 }
 
-// Fault makes calls of a verb fail: those from number From to number To, counted from 1.
-// From 0 is the first, To 0 has no end. Errno is its name or number ("EIO"), or "ABORT": the call
-// ends the process, as a defect of a library does, or "EXIT": the call ends it with status 0.
+// Fault makes calls of a verb fail, from number From to number To. The first call has number 1. From 0 means the first,
+// and To 0 means no end. Errno is the name or number of an errno, for example "EIO". With "ABORT" the call crashes the
+// process, and with "EXIT" it ends the process with status 0.
 type Fault struct {
 	Device   string // "": any
-	Verb     string // by its function's name, "ibv_read_counters"
+	Verb     string // name of the function: "ibv_read_counters"
 	Errno    string
 	From, To int
 }
@@ -69,8 +69,8 @@ func (f Fault) String() string {
 	return s
 }
 
-// Delay makes calls of a verb take that much longer, or, by the name "WQE", each send that is
-// posted: it completes that long after, by the library's own thread.
+// Delay makes each call of a verb take longer. With the verb "WQE" it instead delays the completion of each posted send,
+// which then comes from a thread of the library.
 type Delay struct {
 	Device string // "": any
 	Verb   string
@@ -88,8 +88,7 @@ func prefix(device string) string {
 	return device + "/"
 }
 
-// Environ returns the environment of e in the form of os.Environ. Every variable is in it, so that none
-// is inherited.
+// Environ returns the environment of e in the form of os.Environ. It sets every variable, so a process inherits none.
 func (e Env) Environ() []string {
 	devices := make([]string, len(e.Devices))
 	for i, d := range e.Devices {
