@@ -39,7 +39,7 @@ func (s CountSpec) specType() specType { return specActionCount }
 // compiles only if pointers have 8 bytes. Handle 0 would crash the library.
 func (s CountSpec) appendSpec(b []byte) ([]byte, error) {
 	if s.Counters == nil || s.Counters.h == 0 {
-		return nil, fmt.Errorf("counters of the COUNT spec: %w", ErrClosed)
+		return nil, fmt.Errorf("encoding a COUNT spec: its Counters are nil, or %w", ErrClosed)
 	}
 	b = pad(appendHeader(b, s.specType(), 16), len(b)+8)
 	return binary.NativeEndian.AppendUint64(b, uint64(s.Counters.h)), nil

@@ -19,14 +19,14 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 		return nil, err
 	}
 	if len(a.Specs) > math.MaxUint8 {
-		return nil, fmt.Errorf("flow of %d specs: num_of_specs has 8 bits", len(a.Specs))
+		return nil, fmt.Errorf("encoding a flow of %d specs: num_of_specs has 8 bits: use at most %d", len(a.Specs), maxSpecs)
 	}
 
 	start := len(b)
 	b = pad(b, start+flowAttrSize)
 	for i, s := range a.Specs {
 		if s == nil {
-			return nil, fmt.Errorf("spec %d of the flow: nil", i)
+			return nil, fmt.Errorf("encoding spec %d of the flow: it is nil: leave it out", i)
 		}
 		var err error
 		if b, err = s.appendSpec(b); err != nil {

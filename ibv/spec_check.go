@@ -87,7 +87,7 @@ func checkSpecs(specs []Spec) error {
 	counts := 0
 	for i, s := range specs {
 		if s == nil {
-			return fmt.Errorf("spec %d of the flow: nil", i)
+			return fmt.Errorf("checking spec %d of the flow: it is nil: leave it out", i)
 		}
 		t := s.specType()
 

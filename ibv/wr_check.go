@@ -18,11 +18,11 @@ func (t QPType) datagrams() bool { return t == QPTUD || t == QPTSRD }
 
 // Errors of checkSend. Given such a request, a provider would follow an invalid pointer.
 var (
-	errNoAH      = errors.New("a datagram without an address handle")
-	errAH        = errors.New("an address handle on a queue pair that is not UD or SRD")
-	errAHDomain  = errors.New("the address handle is of another protection domain")
+	errNoAH      = errors.New("a datagram without an address handle: set AH")
+	errAH        = errors.New("an address handle on a queue pair that is not UD or SRD: leave AH nil")
+	errAHDomain  = errors.New("the address handle belongs to another protection domain: make it in that of the queue pair")
 	errInline    = errors.New("inline data outside of its memory region")
-	errInlineGet = errors.New("inline data of an operation that sends none")
+	errInlineGet = errors.New("inline data of an RDMA read, which sends none: clear SendInline")
 )
 
 // checkSend returns an error if w must not reach a provider. mr is the region of its inline data.
