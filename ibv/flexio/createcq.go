@@ -83,7 +83,8 @@ func (a *CQAttr) setRing(p CQPlacement, in *CreateCQIn, c *checks) {
 	size := uint64(64) << a.LogCQDepth
 	offset, ok := p.Heap.offset(ring.DAddr, size)
 	if !ok {
-		c.refuse("cq_ring_qmem.daddr", "%d bytes at %#x are not in the heap of %d bytes at %#x", size, uint64(ring.DAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
+		c.refuse("cq_ring_qmem.daddr", "%d bytes at %#x are not in the heap of %d bytes at %#x",
+			size, uint64(ring.DAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
 	}
 	in.CQUMEMID = p.HeapUMEMID
 	in.CQUMEMOffset = offset
@@ -93,7 +94,8 @@ func (a *CQAttr) setRing(p CQPlacement, in *CreateCQIn, c *checks) {
 func (a *CQAttr) setDoorbell(p CQPlacement, cqc *CQContext, c *checks) {
 	offset, ok := p.Heap.offset(a.CQDBRDAddr, 8)
 	if !ok {
-		c.refuse("cq_dbr_daddr", "8 bytes at %#x are not in the heap of %d bytes at %#x", uint64(a.CQDBRDAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
+		c.refuse("cq_dbr_daddr", "8 bytes at %#x are not in the heap of %d bytes at %#x",
+			uint64(a.CQDBRDAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
 	}
 	cqc.DBRUMEMValid = true
 	cqc.DBRUMEMID = p.HeapUMEMID

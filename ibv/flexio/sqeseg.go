@@ -41,15 +41,21 @@ func (s *SQESeg) Append(b []byte) ([]byte, error) {
 // set returns a pointer to the segment. It returns an error unless exactly one is set.
 func (s *SQESeg) set() (seg any, err error) {
 	c := checks{of: "flexio_dev_sqe_seg"}
-	v, first := reflect.ValueOf(s).Elem(), ""
+	v := reflect.ValueOf(s).Elem()
+	first := "" // name of the first segment that is set
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		switch ref := f.Tag.Get("ref"); {
-		case v.FieldByIndex(f.Index).IsNil():
-		case first == "":
-			first, seg = ref, v.FieldByIndex(f.Index).Interface()
-		default:
-			c.refuse(ref, "%s is set too: a place holds one segment", first)
+		field := v.FieldByIndex(f.Index)
+		if field.IsNil() {
+			continue
 		}
+
+		ref := f.Tag.Get("ref")
+		if first != "" {
+			c.refuse(ref, "%s is set too: a place holds one segment", first)
+			continue
+		}
+		first = ref
+		seg = field.Interface()
 	}
 	if first == "" {
 		c.refuse("ctrl", "neither this segment nor another is set")

@@ -52,6 +52,8 @@ func (p *Page) Begin(device, verb string) (line int) {
 		if p.taken[i].Load() || !p.taken[i].CompareAndSwap(false, true) {
 			continue
 		}
+
+		// Store the number last: a reader takes a line with a number to be complete.
 		at := p.mem[i*lineSize : (i+1)*lineSize]
 		put(at[deviceAt:verbAt], device)
 		put(at[verbAt:], verb)
@@ -80,17 +82,22 @@ func (p *Page) Last() (device, verb string, ok bool) {
 	if p == nil {
 		return "", "", false
 	}
+
 	mem := bytes.Clone(p.mem)
-	last := uint64(0)
+	newest := uint64(0)
 	for i := range lines {
-		at := mem[i*lineSize : (i+1)*lineSize]
-		if n := binary.NativeEndian.Uint64(at); n > last {
-			last, device, verb = n, text(at[deviceAt:verbAt]), text(at[verbAt:])
+		line := mem[i*lineSize : (i+1)*lineSize]
+		call := binary.NativeEndian.Uint64(line)
+		if call > newest {
+			newest = call
+			device = text(line[deviceAt:verbAt])
+			verb = text(line[verbAt:])
 		}
 	}
-	return device, verb, last != 0
+	return device, verb, newest != 0
 }
 
+// text returns the printable form of a padded name.
 func text(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return strings.Map(func(r rune) rune {

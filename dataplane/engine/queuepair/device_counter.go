@@ -120,7 +120,8 @@ func checkCounts(device string, cfg dataplane.CompletionCounter, ops ibv.CompCnt
 		}
 	}
 	if slices.ContainsFunc(cfg.Operations, dataplane.Operation.Remote) && caps.MaxValue < leastLimit {
-		return fmt.Errorf("counter %q: no queue here bounds the operations of the peer, and the device's completion counters go on at 0 past %d, perhaps more than once between two reads: %w",
+		// No queue of ours limits the operations of the peer, so it may wrap a short counter twice between two reads.
+		return fmt.Errorf("counter %q: the device's completion counters go on at 0 past %d, too soon for operations of the peer: count them at the peer: %w",
 			cfg.Name, caps.MaxValue, dataplane.ErrInvalid)
 	}
 	return nil

@@ -59,10 +59,12 @@ type endpoint struct {
 }
 
 const (
-	// wcBatch and wrBatch limit the completions polled, and the work requests posted, by one call.
-	wcBatch, wrBatch = 64, 64
+	wcBatch = 64 // most completions polled by one call
+	wrBatch = 64 // most work requests posted by one call
+
 	// grhSize is the size of the global route header. It precedes the message in the buffer of a datagram.
 	grhSize = 40
+
 	// defaultMessageSize is the size of a message if the configuration has no message_size.
 	defaultMessageSize = 4096
 )
