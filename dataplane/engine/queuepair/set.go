@@ -187,13 +187,15 @@ func (s *Set) watch(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 
-	unconnected := make(map[*queuePair]bool)
+	unconnected := make(map[*queuePair]bool) // those to try again at the next tick
 	reconnect := func(q *queuePair) {
 		err := s.connect(ctx, q, false)
-		unconnected[q] = err != nil
-		if err != nil {
-			q.log.Warn("connecting a queue pair again", "err", err)
+		if err == nil {
+			delete(unconnected, q)
+			return
 		}
+		unconnected[q] = true
+		q.log.Warn("connecting a queue pair again", "err", err)
 	}
 
 	for {
@@ -204,10 +206,8 @@ func (s *Set) watch(ctx context.Context) {
 			reconnect(q)
 		case <-tick.C:
 			s.CheckDevices()
-			for q, is := range unconnected {
-				if is {
-					reconnect(q)
-				}
+			for q := range unconnected {
+				reconnect(q)
 			}
 		}
 	}
