@@ -114,7 +114,7 @@ func (e Env) Environ() []string {
 	}
 }
 
-// Set sets the environment of e by set, os.Setenv or a testing.T's.
+// Set sets all variables of e by calling set, for example os.Setenv or the Setenv of a testing.T.
 func (e Env) Set(set func(name, value string)) {
 	for _, v := range e.Environ() {
 		name, value, _ := strings.Cut(v, "=")
@@ -130,8 +130,8 @@ func join[T fmt.Stringer](items []T) string {
 	return strings.Join(s, ",")
 }
 
-// Control is the writing end of the FIFO by which a device is changed at run time. A command takes
-// effect some moments later, in the library's own thread.
+// Control changes a device at run time. It is the writing end of a FIFO, which a thread of the library reads, so a
+// command takes effect some moments later.
 type Control struct {
 	path string
 	file *os.File
@@ -146,8 +146,8 @@ func NewControl(path string) (*Control, error) {
 	if err := mkfifo(path); err != nil {
 		return nil, fmt.Errorf("making the control FIFO %s: %w", path, err)
 	}
-	// Open for reading too, so that opening never waits for the library, and a command written
-	// before the library reads is kept.
+	// Open the FIFO for reading too. Otherwise opening it would wait for the library, and a command written before
+	// the library reads would be lost.
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening the control FIFO: %w", errors.Join(err, os.Remove(path)))
@@ -158,17 +158,17 @@ func NewControl(path string) (*Control, error) {
 // Path returns the value for Env.Control.
 func (c *Control) Path() string { return c.path }
 
-// Fatal sends IBV_EVENT_DEVICE_FATAL, and every command of open contexts then returns EIO.
+// Fatal sends IBV_EVENT_DEVICE_FATAL. Afterwards every command on an open context returns EIO.
 func (c *Control) Fatal(device string) error { return c.send("fatal", device) }
 
 // Remove acts like Fatal and takes the device off the list.
 func (c *Control) Remove(device string) error { return c.send("remove", device) }
 
-// Silent makes every command of the device's contexts return EIO, without an event: the device
-// stays listed, and memory that it wrote keeps its last values.
+// Silent makes every command on the device's contexts return EIO, without sending an event. The device stays listed,
+// and memory written by it keeps its last values.
 func (c *Control) Silent(device string) error { return c.send("silent", device) }
 
-// Return makes the device listed and open-able again. Contexts from before stay dead.
+// Return puts the device back on the list, so that programs can open it again. Earlier contexts stay dead.
 func (c *Control) Return(device string) error { return c.send("return", device) }
 
 // PortDown sends IBV_EVENT_PORT_ERR.
