@@ -15,8 +15,7 @@ import (
 
 // overKernel runs inside in the root of each release, over the uverbs kernel in software: the calling test, run by this
 // same binary. The devices are mlx5_0 and efa_0 on the ends v0 and v1 of a veth pair. e adds to the environment of the kernel.
-// The name of a test using it must begin with TestKernel, as in TestKernelOpensBothDevices: `make test-releases` runs
-// those.
+// The name of a test using it must begin like TestKernelOpensBothDevices: `make test-releases` runs such tests.
 func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *testing.T)) {
 	t.Helper()
 	overKernels(t, [][]string{e.Environ()}, suites, inside)

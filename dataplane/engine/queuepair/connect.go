@@ -179,7 +179,7 @@ func (w *worker) reconnect(peer dataplane.QueuePairAddress) error {
 		start = ibv.QPSRTS
 	}
 	// Restart a queue pair with outstanding operations too: datagrams use the address handle of the present
-	// peer, which setPeer closes. And restart one whose receives we failed to post the last time.
+	// peer, which setPeer closes. And restart one with missing receives: posting them may have failed the last time.
 	if e.state != start || w.outstanding.Load() > 0 || e.receives < w.cfg.Receives {
 		if err := w.restart(); err != nil {
 			return err
