@@ -57,9 +57,9 @@ var blobs = []struct {
 		(struct ibv_counters *)0x1122334455667788}`},
 }
 
-// TestABIFlowBlob compares a flow with every spec type, byte by byte, with the packed struct that a
-// C program would pass. The specs before a member leave it unaligned.
-func TestABIFlowBlob(t *testing.T) {
+// A flow with every type of spec is compared byte by byte with the packed struct of a C program.
+// The specs in front of a member leave it unaligned, so alignment is covered too.
+func TestABIFlowBlobEqualsTheStructsOfC(t *testing.T) {
 	attr := FlowAttr{Type: FlowAttrNormal, Flags: FlowDontTrap | FlowEgress, Priority: 0x0102, Port: 3}
 	var members, values strings.Builder
 	seen := make(map[specType]bool)

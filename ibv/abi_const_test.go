@@ -252,7 +252,7 @@ func constants(t *testing.T) map[string]int64 {
 	return list
 }
 
-// ownTypes are the types of constants that have no counterpart in C.
+// ownTypes are the types of constants without a counterpart in C.
 var ownTypes = regexp.MustCompile(`^prm(Encode|Decode|List)$|^word(Comp|Err)$`)
 
 // newerNames are names that rdma-core 44's headers do not have, with their values in rdma-core 65
@@ -307,8 +307,8 @@ func (cc abiTarget) theirValues(t *testing.T, names []string) []int64 {
 	return list
 }
 
-// TestABIConstants compares every constant that crosses into C.
-func TestABIConstants(t *testing.T) {
+// Every constant that crosses into C is compared.
+func TestABIConstantsEqualTheHeaders(t *testing.T) {
 	values := constants(t)
 	var ours, theirs []string
 	for line := range strings.Lines(cNames) {
@@ -340,11 +340,11 @@ func TestABIConstants(t *testing.T) {
 	})
 }
 
-// define matches a number in our header that is an enum's in the distribution's.
+// define matches a #define in our header. The distribution's header has an enum instead.
 var define = regexp.MustCompile(`(?m)^#define (\w+) (\d+)`)
 
-// TestABIDefines compares the numbers that only our C code uses.
-func TestABIDefines(t *testing.T) {
+// These numbers are used by our C code alone, so no Go constant would show a difference.
+func TestABIDefinesEqualTheHeaders(t *testing.T) {
 	var names []string
 	for _, file := range []string{"mlx5_abi.h", "efa_abi.h"} {
 		src, err := os.ReadFile(file)

@@ -30,7 +30,7 @@ var (
 	cName    = regexp.MustCompile(`(\w+)\s*(\[[^\]]*\])?$`)
 )
 
-// parseStructs reads the structs of a header that is written as ours are.
+// parseStructs reads the structs of a header. It understands only the style of our own headers.
 func parseStructs(t *testing.T, file string) []cStruct {
 	t.Helper()
 	src, err := os.ReadFile(file)
@@ -46,7 +46,7 @@ func parseStructs(t *testing.T, file string) []cStruct {
 	return list
 }
 
-// braces splits text, which begins with a brace, behind the one that closes it.
+// braces splits text behind the brace that closes the first one.
 func braces(t *testing.T, text string) (inside, rest string) {
 	t.Helper()
 	depth := 0
@@ -140,9 +140,8 @@ func place(s cStruct, m cMember) string {
 	return fmt.Sprintf("offsetof(%s, %s)", c, m.name)
 }
 
-// TestABIStructs compares every struct of our headers, each member's offset and size
-// and the whole's size.
-func TestABIStructs(t *testing.T) {
+// The compiler reports the offset and size of each member, and the size of each struct.
+func TestABIStructsEqualTheHeaders(t *testing.T) {
 	structs := slices.Concat(parseStructs(t, "internal/abi/verbs_abi.h"), parseStructs(t, "mlx5_abi.h"), parseStructs(t, "efa_abi.h"))
 	if len(structs) < 38 {
 		t.Fatalf("only %d structs were found", len(structs))
@@ -199,8 +198,8 @@ func TestABIStructs(t *testing.T) {
 	})
 }
 
-// TestABIParser: a member that the parser of the header overlooked would not be compared.
-func TestABIParser(t *testing.T) {
+// A member overlooked by the parser of the header would escape the comparison above.
+func TestABIParserOverlooksNoMember(t *testing.T) {
 	file := t.TempDir() + "/a.h"
 	text := "struct a {\n\tint x, *y; /* z; */\n\tvoid *(*f)(int, struct b *);\n\tunion {\n\t\tint u;\n\t\tstruct {\n\t\t\tint v;\n\t\t} w;\n\t};\n\tchar s[4], t[];\n};\nunion b {\n\tint q;\n};\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -19,7 +19,7 @@ import (
 // headers of other suites. No program runs: a compiler writes sizes, offsets, constants and whole
 // structs into the data of an object file, and the test reads them there. The other architecture is
 // therefore tested in the same way.
-// abiTarget is a compiler for an architecture that the binding supports, and the headers that it finds.
+// abiTarget is a compiler for a supported architecture, and its headers.
 type abiTarget struct {
 	name string
 	cc   string
@@ -143,7 +143,7 @@ func (cc abiTarget) values(t *testing.T, headers string, expressions []string) [
 	return list
 }
 
-// missing finds the expressions that the headers do not know, by asking for each alone.
+// missing finds the expressions unknown to the headers. It compiles each one alone.
 func (cc abiTarget) missing(t *testing.T, headers string, expressions []string) map[string]bool {
 	t.Helper()
 	missing := make(map[string]bool)

@@ -1,7 +1,7 @@
 package ibv
 
-// AHAttr is struct ibv_ah_attr: the way to a peer. On Ethernet IsGlobal must be set, and DLID is
-// not used.
+// AHAttr is struct ibv_ah_attr: the path to a peer. On Ethernet IsGlobal must be set, and DLID is
+// ignored.
 type AHAttr struct {
 	GRH         GlobalRoute // used with IsGlobal
 	DLID        uint16
@@ -12,8 +12,8 @@ type AHAttr struct {
 	PortNum     uint8 // of this device, from 1
 }
 
-// GlobalRoute is struct ibv_global_route: the fields of the global route header, which on Ethernet
-// become those of the IP header.
+// GlobalRoute is struct ibv_global_route: the fields of the global route header, or of the IP header on
+// Ethernet.
 type GlobalRoute struct {
 	DGID         GID    // of the peer
 	FlowLabel    uint32 // 20 bits
@@ -22,13 +22,13 @@ type GlobalRoute struct {
 	TrafficClass uint8
 }
 
-// AH is an address handle: the way to a peer, for the datagrams of a UD queue pair.
+// AH is an address handle: the path to a peer, for datagrams.
 type AH struct {
 	object
 	pd *PD
 }
 
-// CreateAH makes an address handle. Queue pairs of the same domain can send to it.
+// CreateAH makes an address handle. Only queue pairs of the same domain can send to it.
 func (p *PD) CreateAH(a AHAttr) (*AH, error) {
 	h := &AH{pd: p}
 	err := h.init("address handle", p.device, func() (handle, error) {
@@ -41,8 +41,8 @@ func (p *PD) CreateAH(a AHAttr) (*AH, error) {
 	return h, nil
 }
 
-// Close destroys the handle. Wait for the completions of the requests that name it first: until
-// then the manual does not promise their destination.
+// Close destroys the handle. First wait for the completions of all requests to it: the manual promises
+// their destination only as long as the handle exists.
 func (h *AH) Close() error {
 	return h.close(func(ah handle) error {
 		return h.pd.ctx.err("ibv_destroy_ah", h.pd.ctx.v.destroyAH(ah))

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestReadAllocatesNothing: pollers read for as long as they live.
+// Pollers read for as long as the instance runs.
 func TestReadAllocatesNothing(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	n := b.counters(both...)
@@ -46,9 +46,9 @@ func until(stop <-chan struct{}, fn func()) {
 	}
 }
 
-// TestManyAtOnce is for the race detector: makers and readers of flows, a waiter for events,
-// and closers that come too early, on one device.
-func TestManyAtOnce(t *testing.T) {
+// For the race detector: goroutines make and read flows, one waits for events, and closers come too
+// early.
+func TestMakersReadersAndClosersShareOneDevice(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	shared := b.counters(both...)
 	b.flow(shared, b.toUs())
@@ -93,10 +93,9 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDataAtOnce is for the race detector too: four queue pairs post and poll, and one counter
-// counts their completions while other goroutines read it and try to close it. In the end its value
-// is exact.
-func TestDataAtOnce(t *testing.T) {
+// For the race detector: four queue pairs post and poll, and one counter counts their completions
+// while other goroutines read it and try to close it.
+func TestCompCntrIsExactWhileQueuePairsPostAtOnce(t *testing.T) {
 	const batches, batch = 100, 16
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	k, m := b.compCntr(), b.region()
@@ -153,7 +152,6 @@ func TestDataAtOnce(t *testing.T) {
 	b.counts(k, 4*batches*batch, 0)
 }
 
-// TestCloseEndsNextEvent: Close ends a NextEvent that waits, with ErrClosed.
 func TestCloseEndsNextEvent(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
 	b.open()
@@ -169,9 +167,9 @@ func TestCloseEndsNextEvent(t *testing.T) {
 	}
 }
 
-// TestWrongObjects: objects of another device or of the wrong type are refused before the C side
-// could misread them.
-func TestWrongObjects(t *testing.T) {
+// The C side would misread an object of another device or of the wrong type, so Go must refuse it
+// first.
+func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	if _, err := b.pd.CreateQP(QPOptions{Type: QPTRC, Cap: smallCap}); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("a queue pair without completion queues: %v", err)

@@ -2,9 +2,9 @@
 
 package ibv
 
-// This file is the one that uses unsafe: for C strings that it frees itself, to pass the first
-// element of a slice to a call that keeps no pointer to it, and to give the ring of a completion
-// queue a length. No other C memory is dereferenced in Go.
+// Only this file uses unsafe, for three things: to free C strings, to pass the first element of a slice
+// to a call that keeps no pointer to it, and to give the ring of a completion queue a length. Go
+// dereferences no other C memory.
 
 /*
 #cgo CFLAGS: -std=gnu11 -Wall -Wextra
@@ -30,7 +30,7 @@ import (
 
 var libVerbs = shared{"libibverbs.so.1", "install libibverbs1 (Debian, Ubuntu, SUSE) or libibverbs (Fedora, RHEL)"}
 
-// cVerbs is a libibverbs that was opened.
+// cVerbs is an open libibverbs.
 type cVerbs struct{ t *C.struct_ft_verbs }
 
 func loadVerbs(path string) (verbs, error) {
@@ -57,8 +57,8 @@ func (v *cVerbs) has(symbol string) bool {
 	return C.ft_has(v.t, name) != 0
 }
 
-// cMemory returns n bytes of the library's memory at p, which stays as long as the object that it
-// belongs to. A slice of bytes needs no alignment.
+// cMemory returns n bytes of the library's memory at p. Do not use the slice after the library has
+// destroyed the object with this memory. A slice of bytes needs no alignment.
 func cMemory(p unsafe.Pointer, n int) []byte { return unsafe.Slice((*byte)(p), n) }
 
 func (v *cVerbs) devices() ([]Device, syscall.Errno) {
@@ -68,7 +68,7 @@ func (v *cVerbs) devices() ([]Device, syscall.Errno) {
 		if errno := C.ft_devices(v.t, &list[0], C.int(n), &found); errno != 0 {
 			return nil, syscall.Errno(errno)
 		}
-		if int(found) > n { // try again with more room; the list may have grown again by then
+		if int(found) > n { // try again with a longer array; the list may grow once more meanwhile
 			n = int(found)
 			continue
 		}
@@ -101,7 +101,7 @@ func (v *cVerbs) closeDevice(ctx handle) syscall.Errno {
 	return syscall.Errno(C.ft_close_device(v.t, C.uintptr_t(ctx)))
 }
 
-// hostOrder converts a be64 that C wrote into a word of this host.
+// hostOrder converts a be64 of C into host order.
 func hostOrder(be C.uint64_t) uint64 {
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], uint64(be))
@@ -208,7 +208,7 @@ func (v *cVerbs) createCQ(ctx handle, o CQOptions) (handle, int, syscall.Errno) 
 }
 
 func (v *cVerbs) pollCQ(cq handle, dst []WC) (int, syscall.Errno) {
-	var batch [16]C.struct_ibv_wc // on the stack: Poll allocates nothing
+	var batch [16]C.struct_ibv_wc // on the stack, because Poll must not allocate
 	for n := 0; n < len(dst); {
 		want := min(len(batch), len(dst)-n)
 		var got C.int

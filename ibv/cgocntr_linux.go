@@ -33,7 +33,7 @@ func (v *cVerbs) destroyCompCntr(cntr handle) syscall.Errno {
 	return syscall.Errno(C.ft_destroy_comp_cntr(v.t, C.uintptr_t(cntr)))
 }
 
-// cWord returns the word in the C side's numbers.
+// cWord converts word into the constant of our C code.
 func cWord(word compCntrWord) C.enum_ft_word {
 	if word == wordErr {
 		return C.FT_ERR

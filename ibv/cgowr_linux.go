@@ -13,8 +13,8 @@ import "C"
 
 import "syscall"
 
-// regMR hands memory to the library, which keeps the pointer after the call. So it must not be of
-// the Go heap: see MR.
+// regMR registers memory. The library keeps the pointer after the call, so the memory must not be part
+// of the Go heap: see MR.
 func (v *cVerbs) regMR(pd handle, mem []byte, access AccessFlags) (region, syscall.Errno) {
 	var mr C.struct_ft_mr
 	errno := C.ft_reg_mr(v.t, C.uintptr_t(pd), bytePtr(mem), C.size_t(len(mem)), C.uint32_t(access), &mr)
@@ -78,5 +78,6 @@ func (v *cVerbs) postRecv(qp handle, wrs []RecvWR) (int, syscall.Errno) {
 	return int(posted), syscall.Errno(errno)
 }
 
-// The arrays here and in wr_linux.c have one length: otherwise one difference is negative, and no uint.
+// The arrays here and in wr_linux.c must have the same length. Otherwise one of the differences is
+// negative, which does not compile as a uint.
 const _ = uint(postBatch-C.FT_BATCH) + uint(C.FT_BATCH-postBatch)

@@ -11,15 +11,15 @@ import (
 
 // CompCntrCaps is struct ibv_comp_cntr_caps: the limits of the device's completion counters.
 type CompCntrCaps struct {
-	MaxValue             uint64 // a counter goes to 0 past it
+	MaxValue             uint64 // a counter wraps to 0 past this value
 	MaxCounters          uint32
 	SupportedQPAttachOps CompCntrOps // of one queue pair
 }
 
-// CompCntrType is enum ibv_comp_cntr_type: the amount that a counter adds per completion.
+// CompCntrType is enum ibv_comp_cntr_type: the amount added per completion.
 type CompCntrType uint32
 
-// The types. EFA has the first alone.
+// The types. EFA has only the first.
 const (
 	CompCntrTypeWRs   CompCntrType = iota // 1, per work request
 	CompCntrTypeBytes                     // the request's bytes
@@ -27,12 +27,11 @@ const (
 
 func (t CompCntrType) String() string { return name("completion counter type", t, "WRS", "BYTES") }
 
-// CompCntrOps is a set of enum ibv_qp_attach_comp_cntr_op: the operations whose completions a
-// counter counts.
+// CompCntrOps is a set of enum ibv_qp_attach_comp_cntr_op: the operations counted by a counter.
 type CompCntrOps uint32
 
-// The operations. A remote operation is one that the peer starts on this queue pair. It has no
-// completion here, and on EFA no error either.
+// The operations. The peer starts remote operations on this queue pair. They have no completion here,
+// and on EFA they count no errors either.
 const (
 	QPAttachCompCntrOpSend CompCntrOps = 1 << iota
 	QPAttachCompCntrOpRecv
@@ -42,9 +41,9 @@ const (
 	QPAttachCompCntrOpRemoteRDMAWrite
 )
 
-// The names of the draft of 2026-02-09 (reference 003), which no release has: there the enum
-// is ibv_comp_cntr_attach_op, and the struct that rdma-core 65 calls
-// ibv_qp_attach_comp_cntr_attr is ibv_comp_cntr_attach_attr. Bits and layout are the same.
+// The names of the draft of 2026-02-09 (reference 003), which were never released. The draft has the enum
+// ibv_comp_cntr_attach_op and the struct ibv_comp_cntr_attach_attr. rdma-core 65 calls the struct
+// ibv_qp_attach_comp_cntr_attr. Bits and layout did not change.
 const (
 	CompCntrAttachOpSend            = QPAttachCompCntrOpSend
 	CompCntrAttachOpRecv            = QPAttachCompCntrOpRecv
@@ -54,7 +53,7 @@ const (
 	CompCntrAttachOpRemoteRDMAWrite = QPAttachCompCntrOpRemoteRDMAWrite
 )
 
-// String lists the names as verbs.h spells them, without their common prefix.
+// String returns the names of verbs.h without their common prefix, for example "SEND|RDMA_READ".
 func (o CompCntrOps) String() string {
 	names := [...]string{"SEND", "RECV", "RDMA_READ", "REMOTE_RDMA_READ", "RDMA_WRITE", "REMOTE_RDMA_WRITE"}
 	var set []string
@@ -68,7 +67,8 @@ func (o CompCntrOps) String() string {
 	return strings.Join(set, "|")
 }
 
-// QueryCompCntrCaps asks for the device's completion counters (rdma-core 65, IBVERBS_1.18).
+// QueryCompCntrCaps reads the limits of the device's completion counters. It needs rdma-core 65
+// (IBVERBS_1.18).
 func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
 	if err := c.use(); err != nil {
 		return CompCntrCaps{}, err
@@ -83,16 +83,16 @@ func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
 // memory of the library.
 type CompCntrOptions struct {
 	Type     CompCntrType
-	MaxValue uint64          // the largest value that must fit; a device with smaller counters refuses
-	External *CompCntrMemory // the device counts here; EFA alone
+	MaxValue uint64          // the largest value that the counter must represent; 0: any
+	External *CompCntrMemory // where the device counts, on EFA only; nil: in memory of the library
 }
 
-// CompCntr is a completion counter: two values, of operations that completed and of those
-// that completed in error. It begins at 0. Past CompCntrCaps.MaxValue a value goes on at 0.
+// CompCntr is a completion counter. It has two values, for completed operations and for operations
+// completed in error. Both begin at 0, and wrap to 0 past CompCntrCaps.MaxValue.
 type CompCntr struct {
 	object
 	ctx *Context
-	efa efa // the library that made the counter, for memory of the caller's; nil otherwise
+	efa efa // the library that made a counter in memory of the caller; otherwise nil
 }
 
 // CreateCompCntr makes a completion counter. If the library or the device has no completion
@@ -113,7 +113,7 @@ func (c *Context) CreateCompCntr(o CompCntrOptions) (*CompCntr, error) {
 	return k, nil
 }
 
-// initInLibrary makes a counter that counts in memory of the library.
+// initInLibrary makes a counter in memory of the library.
 func (k *CompCntr) initInLibrary(o CompCntrOptions) error {
 	c := k.ctx
 	return k.init("completion counter", c.device, func() (handle, error) {
@@ -122,7 +122,7 @@ func (k *CompCntr) initInLibrary(o CompCntrOptions) error {
 	}, &c.object)
 }
 
-// checkMaxValue refuses a device whose counters go to 0 before value.
+// checkMaxValue returns an error if the device's counters wrap before value.
 func (c *Context) checkMaxValue(value uint64) error {
 	if value == 0 {
 		return nil
@@ -139,21 +139,21 @@ func (c *Context) checkMaxValue(value uint64) error {
 	}
 }
 
-// Set sets the number of completions. Reads may show the old value for a moment, and completions in
-// that moment may be lost: the manual asks for a counter at rest.
+// Set sets the number of completions. For a moment, reads may still return the old value, and completions
+// may get lost. Use it while nothing completes, as the manual asks.
 func (k *CompCntr) Set(value uint64) error { return k.set(wordComp, "ibv_set_comp_cntr", value) }
 
-// SetErr sets the number of errors, as Set does.
+// SetErr sets the number of errors. See Set.
 func (k *CompCntr) SetErr(value uint64) error { return k.set(wordErr, "ibv_set_err_comp_cntr", value) }
 
 func (k *CompCntr) set(word compCntrWord, verb string, value uint64) error {
 	return k.call(verb, func(h handle) syscall.Errno { return k.ctx.v.setCompCntr(h, word, value) })
 }
 
-// Inc adds to the number of completions. It may take a moment until it is read.
+// Inc adds to the number of completions. Reads may return the old value for a moment.
 func (k *CompCntr) Inc(amount uint64) error { return k.inc(wordComp, "ibv_inc_comp_cntr", amount) }
 
-// IncErr adds to the number of errors, as Inc does.
+// IncErr adds to the number of errors. See Inc.
 func (k *CompCntr) IncErr(amount uint64) error {
 	return k.inc(wordErr, "ibv_inc_err_comp_cntr", amount)
 }
@@ -172,11 +172,11 @@ func (k *CompCntr) call(verb string, fn func(handle) syscall.Errno) error {
 	return k.ctx.err(verb, fn(k.h))
 }
 
-// Read returns the number of completions. On EFA it is a load from memory, not a command: on a lost
-// device it returns the last value, without an error. It allocates nothing.
+// Read returns the number of completions. It allocates nothing. On EFA it only loads from memory, so
+// after the device is lost it returns the last value without an error.
 func (k *CompCntr) Read() (uint64, error) { return k.read(wordComp, "ibv_read_comp_cntr") }
 
-// ReadErr returns the number of errors. The two values are not of one moment.
+// ReadErr returns the number of errors. There is no way to read both values at one moment.
 func (k *CompCntr) ReadErr() (uint64, error) { return k.read(wordErr, "ibv_read_err_comp_cntr") }
 
 func (k *CompCntr) read(word compCntrWord, verb string) (uint64, error) {
@@ -189,11 +189,14 @@ func (k *CompCntr) read(word compCntrWord, verb string) (uint64, error) {
 	return value, k.ctx.err(verb, errno)
 }
 
-// AttachCompCntr makes the counter count these operations of the queue pair from now on. The queue
-// pair must be in state RESET or INIT (else EINVAL), no other counter of the queue pair may count
-// the operations (else EBUSY), and CompCntrCaps must name them (else ENOTSUP). A counter adds up
-// all attached queue pairs. Only the queue pair's Close detaches it; until then the queue pair
-// holds the counter. Completion queues still get their completions, and must be polled.
+// AttachCompCntr makes the counter count these operations of the queue pair from now on. A counter may be
+// attached to several queue pairs, and adds them up.
+//
+// The queue pair must be in state RESET or INIT (otherwise EINVAL). No other counter of the queue pair
+// may count any of the operations (EBUSY). The device must offer them in CompCntrCaps (ENOTSUP).
+//
+// The queue pair holds the counter until it is closed, which is the only way to detach the counter.
+// Callers must still poll the completion queue: it gets all completions as before.
 func (q *QP) AttachCompCntr(k *CompCntr, ops CompCntrOps) error {
 	if err := q.use(); err != nil {
 		return err
@@ -215,7 +218,7 @@ func (q *QP) AttachCompCntr(k *CompCntr, ops CompCntrOps) error {
 	return nil
 }
 
-// explainAttach adds the manual's reason for the errno, as far as it can be determined.
+// explainAttach adds the manual's reason for the errno, if we can find it out.
 func (q *QP) explainAttach(err error, errno syscall.Errno, ops CompCntrOps) error {
 	switch errno {
 	case syscall.EBUSY:
@@ -235,11 +238,11 @@ func (q *QP) explainAttach(err error, errno syscall.Errno, ops CompCntrOps) erro
 	return err
 }
 
-// Close destroys the counter. Queue pairs that it is attached to hold it.
+// Close destroys the counter. Attached queue pairs hold it: close them first.
 func (k *CompCntr) Close() error {
 	return k.close(func(h handle) error {
 		if err := k.ctx.err("ibv_destroy_comp_cntr", k.ctx.v.destroyCompCntr(h)); err != nil {
-			return err // libefa stays loaded: the counter may live on there
+			return err // do not unload libefa, which may still use the counter
 		}
 		if k.efa != nil {
 			k.efa.unload()

@@ -34,7 +34,7 @@ var mergedCreateStatements = []statement{
 			silent := write(m)
 			silent.Flags = 0
 			b.post(x, silent, silent, write(m)) // an alternative: no entry, but counted
-			b.succeed(1)                        // an extension: the entry comes all the same
+			b.succeed(1)                        // an extension: the completion must still arrive
 			b.counts(k, 3, 0)
 		}},
 	{"create:54", "Each completion counter maintains two distinct 64-bit values: a completion count that is incremented on successful completions, and an error count that is incremented when operations complete in error.", nil,
@@ -179,7 +179,7 @@ var mergedCreateStatements = []statement{
 			wantErrno(t, err, "ibv_create_comp_cntr", syscall.ENOMEM)
 		}},
 	// The kernel passes values above max_value on, and the device drops the bits that its counters lack. External memory is
-	// an argument that is refused (TestExternalMemoryRefused).
+	// an argument that is refused (TestInvalidExternalMemoryIsRefused).
 	{"create:149", "EINVAL: Invalid argument(s) passed.", []string{"COMP_CNTR_MAX", "1023"},
 		func(t *testing.T, b *bench) {
 			for _, w := range words {
@@ -278,8 +278,8 @@ var capsStatements = []statement{
 		}},
 }
 
-// TestCompCntrsOfOldLibraries: rdma-core 44 lacks the symbols.
-func TestCompCntrsOfOldLibraries(t *testing.T) {
+// rdma-core 44 lacks the symbols.
+func TestCompCntrsOfOldLibrariesAreNotSupported(t *testing.T) {
 	libs := softLibs(t)
 	b := newData(t, newWire(t), Options{Library: libs.Verbs44, EFA: libs.EFA})
 	_, err := b.ctx.QueryCompCntrCaps()
@@ -288,7 +288,7 @@ func TestCompCntrsOfOldLibraries(t *testing.T) {
 	if wantErrno(t, err, "ibv_create_comp_cntr", syscall.ENOSYS); !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("%v does not answer a probe", err)
 	}
-	// A libefa that has them is of no use without.
+	// libefa's external counters are useless without those of libibverbs.
 	_, err = b.ctx.CreateCompCntr(CompCntrOptions{External: &CompCntrMemory{Comp: b.region().Bytes()[:8]}})
 	var u *probe.UnsupportedError
 	if !errors.As(err, &u) || !strings.Contains(u.Reason, "libibverbs has no completion counters") || u.Fix == "" {

@@ -7,10 +7,12 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// CompCntrMemory is memory that a device counts in, in the host's byte order: eight bytes each,
-// at a multiple of 8, in a mapping of the caller's, never the Go heap. It stays mapped until
-// the counter is closed; after a Close that fails, until the [Context] is. The
-// device alone writes there, whenever it pleases. A word that is nil is the library's own.
+// CompCntrMemory is memory in which a device counts. Each word has eight bytes in host order, at a
+// multiple of 8. If a word is nil, the library provides it.
+//
+// The memory must be a mapping of the caller, never part of the Go heap. Keep it mapped until the counter
+// is closed, or until the [Context] is closed if closing the counter fails. The device may write at any
+// time; nobody else should.
 type CompCntrMemory struct {
 	Comp []byte // operations that completed
 	Err  []byte // operations that completed in error
@@ -21,7 +23,7 @@ const featureExternal = "completion counters in memory of the caller's"
 // wordSize is the size in bytes of a counter's value in memory.
 const wordSize = 8
 
-// initExternal makes a counter whose words are the caller's, by efadv_create_comp_cntr.
+// initExternal makes a counter in memory of the caller, by efadv_create_comp_cntr.
 func (k *CompCntr) initExternal(o CompCntrOptions) error {
 	const verb = "efadv_create_comp_cntr"
 	c := k.ctx
@@ -38,7 +40,8 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 		return err
 	}
 
-	// The library is a parent of its own, because an abandoned counter may still need its code.
+	// Libibverbs is a parent of its own: an abandoned counter may still need its code after the context is
+	// closed.
 	err = k.init("completion counter", c.device, func() (handle, error) {
 		if !c.v.hasCompCntrs() {
 			return 0, &probe.UnsupportedError{

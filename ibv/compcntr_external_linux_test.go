@@ -37,9 +37,9 @@ func (b *bench) external(m *MR, flags int) (*CompCntr, CompCntrMemory) {
 // without concurrency.
 func word(mem []byte) uint64 { return binary.NativeEndian.Uint64(mem) }
 
-// TestExternalMemory makes efadv_create_comp_cntr(3) executable (rdma-core 65, providers/efa/man):
-// the device counts in the words of the caller, and in its own if the caller passed no word.
-func TestExternalMemory(t *testing.T) {
+// Each case is a statement of efadv_create_comp_cntr(3) (rdma-core 65, providers/efa/man). A word
+// that the caller leaves out is the library's own.
+func TestDeviceCountsInMemoryOfTheCaller(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	options := Options{Library: libs.Verbs, EFA: libs.EFA}
 	for flags := range 4 {
@@ -127,7 +127,7 @@ func TestExternalMemory(t *testing.T) {
 	})
 }
 
-// copyLibrary copies a library, so that only this test has it open.
+// copyLibrary copies a library. Nobody else has the copy open, so we can see whether it is unloaded.
 func copyLibrary(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -151,8 +151,8 @@ func loaded(t *testing.T, path string) bool {
 	return bytes.Contains(maps, []byte(path))
 }
 
-// TestExternalMemoryRefused: invalid memory, and libraries and devices without external counters.
-func TestExternalMemoryRefused(t *testing.T) {
+// The cases are invalid memory, and libraries and devices without external counters.
+func TestInvalidExternalMemoryIsRefused(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs, EFA: libs.EFA})
 	words := b.region().Bytes()
@@ -189,6 +189,6 @@ func TestExternalMemoryRefused(t *testing.T) {
 		if k != nil || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		b.check(must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t).Close()) // in memory of its own it goes
+		b.check(must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t).Close()) // a counter in memory of the library still works
 	}
 }

@@ -217,8 +217,7 @@ func (l *libfabric) queuePairAttached(t *testing.T, k *CompCntr, ops CompCntrOps
 	return q
 }
 
-// TestLibfabricCntr runs them.
-func TestLibfabricCntr(t *testing.T) {
+func TestCompCntrServesEveryCallOfLibfabric(t *testing.T) {
 	if len(libfabricCases) != 17 {
 		t.Fatalf("%d cases", len(libfabricCases))
 	}

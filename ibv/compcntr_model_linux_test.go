@@ -58,7 +58,7 @@ func (m *cntrModel) count(q int, op CompCntrOps, failed bool) {
 	}
 }
 
-// holds reports whether any of the queue pairs that are open has counter k.
+// holds reports whether an open queue pair has counter k attached.
 func (m *cntrModel) holds(k int, open []bool) bool {
 	for q, ops := range m.attached {
 		if open[q] && slices.Contains(ops[:], k) {
@@ -68,10 +68,9 @@ func (m *cntrModel) holds(k int, open []bool) bool {
 	return false
 }
 
-// TestCompCntrModel attaches random counters to random queue pairs under random work, errors and
-// wraps included. At every step the values equal the model's, and Close succeeds exactly when the
-// model allows it.
-func TestCompCntrModel(t *testing.T) {
+// Random counters are attached to random queue pairs under random work, with errors and wraps. At
+// every step the values equal the model's, and Close succeeds exactly when the model allows it.
+func TestCompCntrsEqualTheModel(t *testing.T) {
 	const supported = localOps | QPAttachCompCntrOpRemoteRDMAWrite
 	const modulus = 4
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs},

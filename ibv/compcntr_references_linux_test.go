@@ -12,11 +12,10 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestCompCntrReferences makes the manual pages of completion counters executable: 003 is the
-// draft of ibv_qp_attach_comp_cntr(3); attach, create and caps are that page,
-// ibv_create_comp_cntr(3) and ibv_query_comp_cntr_caps(3) as rdma-core 65 has them (commit
-// 691953d8), with their lines.
-func TestCompCntrReferences(t *testing.T) {
+// Reference 003 is the draft of ibv_qp_attach_comp_cntr(3). The cases attach, create and caps quote
+// this page, ibv_create_comp_cntr(3) and ibv_query_comp_cntr_caps(3) as of rdma-core 65 (commit
+// 691953d8), with line numbers.
+func TestCompCntrsFollowTheirManualPages(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, s := range slices.Concat(draftStatements, mergedAttachStatements, mergedCreateStatements, capsStatements) {
 		t.Run(s.at, func(t *testing.T) {
@@ -33,10 +32,10 @@ func attachErrno(q *QP, k *CompCntr, compMask uint32, ops CompCntrOps) syscall.E
 
 const attachVerb = "ibv_qp_attach_comp_cntr"
 
-// localOps are the operations that complete at the queue pair that was asked for them.
+// localOps are the operations posted here, which complete here.
 const localOps = QPAttachCompCntrOpSend | QPAttachCompCntrOpRecv | QPAttachCompCntrOpRDMARead | QPAttachCompCntrOpRDMAWrite
 
-// remoteOps are those that a peer asks for.
+// remoteOps are the operations started by the peer.
 const remoteOps = QPAttachCompCntrOpRemoteRDMARead | QPAttachCompCntrOpRemoteRDMAWrite
 
 // everything does each kind of operation from x to y: 2 sends with their receives, 3 writes and 5
@@ -247,7 +246,7 @@ var draftStatements = []statement{
 			if err := q.AttachCompCntr(k, QPAttachCompCntrOpSend); !errors.Is(err, ErrClosed) {
 				t.Errorf("attaching to a queue pair that was destroyed: %v", err)
 			}
-			b.check(other.AttachCompCntr(k, QPAttachCompCntrOpSend)) // to that one
+			b.check(other.AttachCompCntr(k, QPAttachCompCntrOpSend)) // another queue pair may have the same counter
 			b.check(other.Close())
 			b.check(k.Close())
 		}},
@@ -295,7 +294,7 @@ var draftStatements = []statement{
 		func(t *testing.T, b *bench) {
 			mine := b.ctx
 			b.open()
-			k := b.compCntr() // of another context of the same device
+			k := b.compCntr() // belongs to another context of the same device
 			b.ctx = mine
 			q := b.pair()
 			err := q.AttachCompCntr(k, QPAttachCompCntrOpSend)

@@ -28,8 +28,8 @@ type Context struct {
 // Device returns the device's name.
 func (c *Context) Device() string { return c.device }
 
-// err is nil for errno 0, and an *Error otherwise. EIO is an ordinary error of a verb, too: only
-// after DEVICE_FATAL does it mean that the device is gone.
+// err returns nil for errno 0, and an *Error otherwise. EIO means that the device is gone only after a
+// DEVICE_FATAL event. Before, it is an ordinary error of a verb.
 func (c *Context) err(verb string, errno syscall.Errno) error {
 	if errno == 0 {
 		return nil
@@ -42,15 +42,15 @@ func (c *Context) err(verb string, errno syscall.Errno) error {
 	}
 }
 
-// remember puts an object where events find it by its address.
+// remember lets events find an object by its address.
 func remember[T any](c *Context, table map[handle]*T, h handle, o *T) {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
 	table[h] = o
 }
 
-// forget takes a destroyed object out of its table. By then the library may have given the address
-// to a new object, whose entry stays.
+// forget removes a destroyed object from its table. The library may have reused the address for a new
+// object by now. The entry is the new object's then, and must stay.
 func forget[T any](c *Context, table map[handle]*T, h handle, o *T) {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
@@ -66,8 +66,8 @@ func (c *Context) keepMapped(mem []byte) {
 	c.abandonedMem = append(c.abandonedMem, mem)
 }
 
-// unmapAbandoned unmaps the memory of abandoned regions. The device is closed by then, so it writes
-// there no more.
+// unmapAbandoned unmaps the memory of abandoned regions. Call it only after closing the device, which
+// may write there until then.
 func (c *Context) unmapAbandoned() (err error) {
 	c.abandonedMu.Lock()
 	defer c.abandonedMu.Unlock()
@@ -79,7 +79,7 @@ func (c *Context) unmapAbandoned() (err error) {
 	return err
 }
 
-// Close closes the device. It ends a NextEvent that waits.
+// Close closes the device. A waiting NextEvent returns ErrClosed.
 func (c *Context) Close() error {
 	err := c.close(func(h handle) error {
 		if err := c.err("ibv_close_device", c.v.closeDevice(h)); err != nil {
@@ -88,8 +88,8 @@ func (c *Context) Close() error {
 		return c.unmapAbandoned()
 	})
 
-	// The events end last, because a refused Close changes nothing; and outside of the object's lock,
-	// because events.close waits for a NextEvent that is about to read, which takes that lock.
+	// Close the events last, because a refused Close must change nothing. And close them without the
+	// object's lock: events.close waits for a NextEvent about to read, which takes the lock.
 	if c.use() != nil {
 		c.events.close()
 	} else {

@@ -19,9 +19,8 @@ func (l *oneAddress) createQP(handle, handle, handle, *QPOptions) (handle, uint3
 func (l *oneAddress) destroyCQ(handle) syscall.Errno { l.freed(); return 0 }
 func (l *oneAddress) destroyQP(handle) syscall.Errno { l.freed(); return 0 }
 
-// TestAnAddressGivenAgain: an event that names an address is about the object that has it now,
-// also when that was made while its predecessor was on its way out.
-func TestAnAddressGivenAgain(t *testing.T) {
+// The library may reuse the address of an object while the Go side is still closing it.
+func TestEventOfAReusedAddressNamesTheNewObject(t *testing.T) {
 	lib := &oneAddress{freed: func() {}}
 	c := &Context{lib: &Library{v: lib}, v: lib, qpByHandle: make(map[handle]*QP), cqByHandle: make(map[handle]*CQ)}
 	pd := &PD{ctx: c}

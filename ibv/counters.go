@@ -1,6 +1,6 @@
 package ibv
 
-// CounterDescription is enum ibv_counter_description: the unit that a counter counts.
+// CounterDescription is enum ibv_counter_description: the unit of a counter.
 type CounterDescription uint32
 
 // The units of flow counters.
@@ -9,8 +9,8 @@ const (
 	CounterBytes
 )
 
-// CounterAttach is struct ibv_counter_attach_attr: flows count Counter at Index. Two quantities at
-// one index are added up.
+// CounterAttach is struct ibv_counter_attach_attr: flows count the unit Counter at Index. If two units are
+// attached at one index, their counts are added up.
 type CounterAttach struct {
 	Counter CounterDescription
 	Index   uint32
@@ -19,12 +19,12 @@ type CounterAttach struct {
 // ReadFlags is enum ibv_read_counters_flags.
 type ReadFlags uint32
 
-// ReadCountersPreferCached reads the driver's cached values if it has any. A hint: mlx5 accepts it
-// and still queries the firmware.
+// ReadCountersPreferCached is a hint to read values cached by the driver. mlx5 ignores it and queries the
+// firmware.
 const ReadCountersPreferCached ReadFlags = 1
 
-// Counters is a counters object, struct ibv_counters: a row of values that flows add to. A flow
-// names it in a [CountSpec].
+// Counters is struct ibv_counters: a row of values, to which flows add. A flow names its Counters in a
+// [CountSpec].
 type Counters struct {
 	object
 	ctx *Context
@@ -43,9 +43,9 @@ func (c *Context) CreateCounters() (*Counters, error) {
 	return n, nil
 }
 
-// Attach sets which quantities the flows of this object count, and at which index. All calls come
-// before the first flow that names the object: while such a flow lives, Attach returns EBUSY. This
-// is the static attach of the manual, the only kind that any provider has.
+// Attach sets what the flows of this object count, and at which index. Call it before creating the first
+// flow: as long as a flow names the object, Attach returns EBUSY. This is the manual's static attach. No
+// provider has any other.
 func (n *Counters) Attach(a CounterAttach) error {
 	if err := n.use(); err != nil {
 		return err
@@ -55,10 +55,11 @@ func (n *Counters) Attach(a CounterAttach) error {
 	return n.ctx.err("ibv_attach_counters_point_flow", n.ctx.v.attachCounters(n.h, a, 0, 0))
 }
 
-// Read fills dst with the values, by index. Values behind the last index in use are 0. On hardware
-// each call is one firmware command. Read allocates nothing. It returns EINVAL if dst is shorter
-// than the highest index in use, or if no flow that names the object lives. The values are readable
-// again with the next flow.
+// Read fills dst with the values by index. Values beyond the highest attached index are 0. On hardware
+// each call is a firmware command. Read allocates nothing.
+//
+// It returns EINVAL if dst is too short for the highest attached index. It also returns EINVAL while no
+// flow names the object; the values become readable again with the next flow.
 func (n *Counters) Read(dst []uint64, flags ReadFlags) error {
 	if err := n.use(); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (n *Counters) Read(dst []uint64, flags ReadFlags) error {
 	return n.ctx.err("ibv_read_counters", n.ctx.v.readCounters(n.h, dst, flags))
 }
 
-// Close destroys the object. Flows that name it hold it.
+// Close destroys the object. Flows hold it: close them first.
 func (n *Counters) Close() error {
 	return n.close(func(h handle) error {
 		return n.ctx.err("ibv_destroy_counters", n.ctx.v.destroyCounters(h))

@@ -5,7 +5,7 @@ import "sync"
 // CQOptions are the arguments of ibv_create_cq(3).
 type CQOptions struct {
 	CQE        int // entries at least; 0: 16
-	CompVector int // for completion events, which this package does not read
+	CompVector int // vector of completion events, which this package does not read
 }
 
 // CQ is a completion queue.
@@ -15,7 +15,7 @@ type CQ struct {
 	cqe int
 
 	mlx5Mu sync.Mutex
-	mlx5   mlx5 // kept open by CreateMLX5CQ or MLX5Ring until Close; nil: neither was called
+	mlx5   mlx5 // opened by CreateMLX5CQ or MLX5Ring, and closed by Close; otherwise nil
 }
 
 // WC is struct ibv_wc: a work completion. If Status is not WCSuccess, only WRID, Status, VendorErr
@@ -26,7 +26,7 @@ type WC struct {
 	Opcode       WCOpcode
 	VendorErr    uint32
 	ByteLen      uint32 // of a receive, or of an RDMA read
-	ImmData      uint32 // the immediate data, or the invalidated rkey, as Flags says
+	ImmData      uint32 // the immediate data or the invalidated rkey, depending on Flags
 	QPNum        uint32
 	SrcQP        uint32 // of a datagram
 	Flags        uint32 // enum ibv_wc_flags
@@ -36,8 +36,7 @@ type WC struct {
 	DLIDPathBits uint8
 }
 
-// WCStatus is enum ibv_wc_status. Any other than WCSuccess is an error; ibv_poll_cq(3) explains
-// each.
+// WCStatus is enum ibv_wc_status. Every value except WCSuccess is an error. ibv_poll_cq(3) explains them.
 type WCStatus uint32
 
 // The statuses of completions.
@@ -80,7 +79,7 @@ func (s WCStatus) String() string {
 // WCOpcode is enum ibv_wc_opcode. Bit 7 is set for receives.
 type WCOpcode uint32
 
-// The opcodes of the queue pairs that this package makes.
+// The opcodes of completions on queue pairs of this package.
 const (
 	WCSend WCOpcode = iota
 	WCRDMAWrite
@@ -94,9 +93,8 @@ const (
 	WCRecvRDMAWithImm WCOpcode = 1<<7 + 1
 )
 
-// CreateCQ makes a completion queue. A queue that overruns fails, and its queue pairs with it: give
-// it an entry for each request that can be outstanding. More entries than DeviceAttr.MaxCQE are
-// EINVAL.
+// CreateCQ makes a completion queue. Ask for an entry for each request that can be outstanding: a queue
+// that overruns fails, and its queue pairs with it. More entries than DeviceAttr.MaxCQE are EINVAL.
 func (c *Context) CreateCQ(o CQOptions) (*CQ, error) {
 	if o.CQE == 0 {
 		o.CQE = 16
@@ -114,11 +112,11 @@ func (c *Context) CreateCQ(o CQOptions) (*CQ, error) {
 	return q, nil
 }
 
-// CQE returns the number of entries that the queue got: as many as were asked for, or more.
+// CQE returns the actual number of entries, which may exceed CQOptions.CQE.
 func (q *CQ) CQE() int { return q.cqe }
 
-// Poll takes up to len(dst) completions off the queue, without waiting, and returns their number.
-// Fewer than len(dst) means that the queue was emptied. Poll allocates nothing.
+// Poll moves up to len(dst) completions from the queue to dst, without waiting, and returns their number.
+// If it is less than len(dst), the queue was empty. Poll allocates nothing.
 func (q *CQ) Poll(dst []WC) (int, error) {
 	if err := q.use(); err != nil {
 		return 0, err
@@ -129,7 +127,7 @@ func (q *CQ) Poll(dst []WC) (int, error) {
 	return n, q.ctx.err("ibv_poll_cq", errno)
 }
 
-// Close destroys the queue. Queue pairs that use it hold it.
+// Close destroys the queue. Queue pairs hold it: close them first.
 func (q *CQ) Close() error {
 	return q.close(func(h handle) error {
 		if err := q.ctx.err("ibv_destroy_cq", q.ctx.v.destroyCQ(h)); err != nil {

@@ -37,7 +37,7 @@ func (b *bench) pair() *QP {
 	return b.queuePair(cmp.Or(b.reliable, QPTRC))
 }
 
-// everyAccess is the access that the tests' regions and queue pairs allow.
+// everyAccess is the access allowed by the tests' regions and queue pairs.
 const everyAccess = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead
 
 // region is a memory region of 4 KiB.
@@ -169,7 +169,7 @@ func (b *bench) completions(n int) []WC {
 	return all[:n]
 }
 
-// succeed is completions that have all succeeded.
+// succeed polls n completions and requires all to have succeeded.
 func (b *bench) succeed(n int) []WC {
 	b.t.Helper()
 	all := b.completions(n)

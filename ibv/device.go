@@ -38,8 +38,8 @@ const (
 	TransportUnspecified
 )
 
-// DeviceAttr is struct ibv_device_attr: what ibv_query_device(3) says of a device. A maximum is the
-// device's own, and the memory of the host may allow less.
+// DeviceAttr is struct ibv_device_attr; see ibv_query_device(3). The maxima are the device's own. The
+// host's memory may allow less.
 type DeviceAttr struct {
 	FWVer          string
 	NodeGUID       uint64
@@ -57,7 +57,7 @@ type DeviceAttr struct {
 	MaxCQE         int // entries of one completion queue
 	MaxMR          int
 	MaxPD          int
-	MaxQPRdAtom    int // RDMA reads and atomics that a queue pair answers at a time
+	MaxQPRdAtom    int // concurrent RDMA reads and atomics answered by a queue pair
 	MaxRawEthyQP   int
 	PhysPortCnt    uint8 // ports are numbered from 1
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// efa is libefa as this package calls it, as verbs is libibverbs. It has no verbs that destroy its
-// objects: those are verbs.destroyCompCntr and verbs.destroyQP.
+// efa is the part of libefa used by this package. libefa has no functions to destroy its objects: use
+// verbs.destroyCompCntr and verbs.destroyQP.
 type efa interface {
 	unload()
 	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
@@ -19,7 +19,7 @@ type efa interface {
 
 const featureSRD = "SRD queue pairs"
 
-// EFAAttr is the part of struct efadv_device_attr about the operations of SRD queue pairs.
+// EFAAttr is the part of struct efadv_device_attr for SRD queue pairs: which operations they have.
 type EFAAttr struct {
 	RDMARead    bool
 	RDMAWrite   bool
@@ -27,7 +27,7 @@ type EFAAttr struct {
 }
 
 // QueryEFA reads the attributes of an EFA device by efadv_query_device(3). It returns a
-// [probe.UnsupportedError] if libefa is absent or the device is another provider's.
+// [probe.UnsupportedError] if there is no libefa, or if the device is no EFA.
 func (c *Context) QueryEFA() (EFAAttr, error) {
 	if err := c.use(); err != nil {
 		return EFAAttr{}, err
@@ -52,8 +52,8 @@ func (c *Context) loadSRD() (efa, error) {
 	return loadEFA(c.lib.opts, featureSRD)
 }
 
-// srdErr is err with a next step for another provider's device, which libefa refuses with
-// EOPNOTSUPP.
+// srdErr is Context.err, but adds a next step if libefa refuses a device with EOPNOTSUPP: the device is
+// another provider's then.
 func (c *Context) srdErr(verb string, errno syscall.Errno) error {
 	err := c.err(verb, errno)
 	if !errors.Is(err, probe.ErrNotSupported) {
@@ -67,7 +67,7 @@ func (c *Context) srdErr(verb string, errno syscall.Errno) error {
 	}, err)
 }
 
-// createSRD makes the queue pair of q by efadv_create_qp_ex. Its library stays open until q is closed.
+// createSRD makes the queue pair by efadv_create_qp_ex. libefa stays open until q is closed.
 func (q *QP) createSRD(o *QPOptions) (handle, error) {
 	lib, err := q.ctx.loadSRD()
 	if err != nil {

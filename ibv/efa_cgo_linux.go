@@ -2,7 +2,7 @@
 
 package ibv
 
-// The C side of EFA's direct verbs. This file needs no unsafe: see mlx5_cgo_linux.go.
+// This file calls EFA's direct verbs. It needs no unsafe, for the reason in mlx5_cgo_linux.go.
 
 // #include "efa_linux.h"
 import "C"
@@ -18,11 +18,11 @@ var (
 	libEFASRD = shared{"libefa.so.1", "install libefa of rdma-core 27 or later (ibverbs-providers, or libibverbs), or of Amazon's driver"}
 )
 
-// cEFA is a libefa that was opened.
+// cEFA is an open libefa.
 type cEFA struct{ t *C.struct_ft_efa }
 
-// loadEFA opens a library that has the feature: featureExternal or featureSRD. The loader goes by the
-// file, so a libefa that libibverbs uses as the device's provider is not loaded a second time.
+// loadEFA opens a libefa with the feature: featureExternal or featureSRD. libibverbs may have loaded the
+// same file as the device's provider. The loader recognizes the file, and does not load it twice.
 func loadEFA(o Options, feature string) (efa, error) {
 	from := libEFA
 	if feature == featureSRD {

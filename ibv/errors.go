@@ -9,21 +9,22 @@ import (
 )
 
 var (
-	// ErrBusy is satisfied when an object is still held: by another object of this package, which
-	// the error names, or by an object of the library (EBUSY).
+	// ErrBusy is returned by Close while another object holds this one. The error names the holders,
+	// unless only the library knows them (EBUSY).
 	ErrBusy = errors.New("still in use")
 
-	// ErrClosed is returned by every method of a closed object except Close.
+	// ErrClosed is returned by all methods of a closed object except Close.
 	ErrClosed = errors.New("closed")
 
-	// ErrDeviceGone is wrapped by the errors of verbs after the device was removed or has failed
-	// for good. Open the device again when it is back in the list.
+	// ErrDeviceGone is returned by verbs after the device was removed or has failed for good. Close
+	// its objects, and open the device again when it is back in the list.
 	ErrDeviceGone = errors.New("the device is gone")
 
-	// ErrUntrusted is returned by Load to root for a library that other users can write.
+	// ErrUntrusted is returned by Load if other users can write the library, and the program runs as
+	// root or with more privileges than its caller.
 	ErrUntrusted = errors.New("the library is not to be trusted")
 
-	// ErrNoDevice is returned by Open for a name that is not in the device list.
+	// ErrNoDevice is returned by Open if the device list has no device with the name.
 	ErrNoDevice = errors.New("no such RDMA device")
 )
 
@@ -48,12 +49,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: calling %s: %s", e.Device, e.Verb, what)
 }
 
-// Unwrap returns the errno, so that errors.Is also finds what package syscall knows of it:
+// Unwrap returns the errno. So errors.Is also finds the meanings known to package syscall, for example
 // fs.ErrPermission for EPERM.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// Is reports whether the errno stands for the sentinel: ErrBusy, ErrDeviceGone or
-// probe.ErrNotSupported.
+// Is reports whether the errno means ErrBusy, ErrDeviceGone or probe.ErrNotSupported.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case probe.ErrNotSupported:
@@ -66,9 +66,9 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// notSupported reports whether errno means that the verb does not exist. ENOSYS comes from old
-// libraries, EPROTONOSUPPORT from a kernel whose uverbs lack the object or its method. ENOTSUP and
-// EOPNOTSUPP are one number on Linux, and two elsewhere.
+// notSupported reports whether errno means that the verb does not exist. Old libraries return ENOSYS.
+// Kernels return EPROTONOSUPPORT if uverbs lack the object or its method. ENOTSUP equals EOPNOTSUPP on
+// Linux, but not elsewhere.
 func notSupported(errno syscall.Errno) bool {
 	return errno == syscall.EOPNOTSUPP ||
 		errno == syscall.ENOTSUP ||
@@ -76,7 +76,7 @@ func notSupported(errno syscall.Errno) bool {
 		errno == syscall.EPROTONOSUPPORT
 }
 
-// busyError is a refused Close: the object that is held, and the objects that hold it.
+// busyError is the ErrBusy of a refused Close, with the object and its holders.
 type busyError struct {
 	object  string
 	holders string

@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestErrorStandsFor: which sentinels an errno satisfies, wrapped too, and no others.
-func TestErrorStandsFor(t *testing.T) {
+// Wrapping must not hide the sentinels, and no errno may match a sentinel of another.
+func TestErrorMatchesTheSentinelsOfItsErrno(t *testing.T) {
 	all := []error{probe.ErrNotSupported, ErrBusy, ErrClosed, ErrDeviceGone, ErrNoDevice, fs.ErrPermission}
 	for _, c := range []struct {
 		err  Error
@@ -45,7 +45,7 @@ func TestErrorStandsFor(t *testing.T) {
 	}
 }
 
-func TestErrorText(t *testing.T) {
+func TestErrorNamesVerbDeviceAndErrno(t *testing.T) {
 	for _, c := range []struct {
 		err  Error
 		want string

@@ -39,18 +39,19 @@ func (t EventType) String() string {
 		"GID change", "WQ fatal")
 }
 
-// AsyncEvent is an asynchronous event of a device. It names the object that it concerns; the other
-// fields are nil, or 0.
+// AsyncEvent is an asynchronous event of a device. At most one of Port, QP and CQ is set: the subject of
+// the event. QP and CQ are also nil if the object has been closed since.
 type AsyncEvent struct {
 	Type EventType
-	Port int // of port, LID, P_Key, SM, GID events
-	QP   *QP // nil also when it was closed meanwhile
-	CQ   *CQ // nil also when it was closed meanwhile
+	Port int // of port, LID, P_Key, SM and GID events
+	QP   *QP
+	CQ   *CQ
 }
 
-// NextEvent waits for the next event of the device and acknowledges it. It holds no thread while it
-// waits. It ends when ctx ends, or when the Context is closed (ErrClosed). Only one caller may wait
-// at a time. The kernel queues events until they are read.
+// NextEvent waits for the next event of the device and acknowledges it, without blocking a thread. It
+// returns early when ctx ends, or when the Context is closed (ErrClosed). Only one goroutine should wait
+// at a time: a second one waits for the first, even beyond the end of its own ctx. The kernel queues
+// events until they are read.
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 	var a AsyncEvent
 	err := c.events.wait(ctx, func() (bool, error) {
@@ -62,8 +63,8 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 		e, errno := c.v.getEvent(c.h)
 		switch errno {
 		case 0:
-			// First look the object up, then acknowledge: the library destroys an object only after its
-			// events were acknowledged, and may then give the address to another one.
+			// Look up the object before acknowledging the event. The library does not destroy an object
+			// with unacknowledged events. Afterwards it may reuse the address for another object.
 			a = c.event(e)
 			c.v.ackEvent(e)
 			return true, nil

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// eventFile waits on a descriptor of the library with the runtime's poller: a context's async_fd,
-// or that of asynchronous queries. It has a duplicate of its own, so that no number is used after
-// the library has closed it.
+// eventFile waits on a descriptor of the library with the runtime's poller. The descriptor is a
+// context's async_fd, or belongs to asynchronous queries. We wait on a duplicate: the library closes
+// its own descriptor with the object, and another file could then get the same number.
 type eventFile struct {
 	device string
 	file   *os.File
 	raw    syscall.RawConn
-	turn   sync.Mutex // held by the waiter, because all share the file's one deadline
+	turn   sync.Mutex // held while waiting, because the file has only one deadline
 	closed atomic.Bool
 }
 
@@ -30,8 +30,8 @@ func newEventFile(fd int, device string) (*eventFile, error) {
 	}
 	syscall.CloseOnExec(own)
 
-	// O_NONBLOCK belongs to the open file, which both descriptors share: the library gets EAGAIN where
-	// it would have blocked.
+	// O_NONBLOCK belongs to the open file, and both descriptors share it. So the library gets EAGAIN
+	// instead of blocking.
 	if err := syscall.SetNonblock(own, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: making its event descriptor non-blocking: %w", device, err), syscall.Close(own))
 	}
@@ -47,14 +47,14 @@ func newEventFile(fd int, device string) (*eventFile, error) {
 	return &eventFile{device: device, file: f, raw: raw}, nil
 }
 
-// wait calls get, and calls it again whenever the descriptor is readable, until get is done or
-// returns an error, or ctx ends.
+// wait calls get now, and again whenever the descriptor becomes readable. It returns when get is done
+// or fails, or when ctx ends.
 func (f *eventFile) wait(ctx context.Context, get func() (done bool, err error)) error {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 
-	// The deadline may have been set by the end of this ctx, or late by the end of an earlier
-	// waiter's. Only the first ends this wait.
+	// The end of ctx sets the deadline. The end of an earlier waiter's context may also set it late,
+	// and this must not end our wait.
 	for {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: waiting for an event: %w", f.device, context.Cause(ctx))
@@ -66,8 +66,8 @@ func (f *eventFile) wait(ctx context.Context, get func() (done bool, err error))
 	}
 }
 
-// waitOnce is wait until the deadline of the file passes, which is os.ErrDeadlineExceeded. The end
-// of ctx lets it pass.
+// waitOnce is wait, but also returns os.ErrDeadlineExceeded when the file's deadline passes. The end of
+// ctx sets a deadline in the past.
 func (f *eventFile) waitOnce(ctx context.Context, get func() (done bool, err error)) error {
 	if err := f.file.SetReadDeadline(time.Time{}); err != nil {
 		return f.failed(err)
@@ -90,7 +90,8 @@ func (f *eventFile) waitOnce(ctx context.Context, get func() (done bool, err err
 	return f.failed(err)
 }
 
-// failed gives the error of a closed file, for which the runtime has no name, the name ErrClosed.
+// failed wraps an error of the file. After close it becomes ErrClosed, because the runtime returns an
+// error without a name.
 func (f *eventFile) failed(err error) error {
 	if f.closed.Load() {
 		err = ErrClosed
@@ -98,12 +99,11 @@ func (f *eventFile) failed(err error) error {
 	return fmt.Errorf("%s: waiting for an event: %w", f.device, err)
 }
 
-// close ends a wait that is under way. Nil may be closed: a context whose descriptor
-// could not be had.
+// close ends a running wait. A nil eventFile can be closed too: that of a context without a descriptor.
 func (f *eventFile) close() {
 	if f == nil {
 		return
 	}
 	f.closed.Store(true)
-	_ = f.file.Close() // a duplicate, only read from
+	_ = f.file.Close() // we only read from it, so no data can be lost
 }

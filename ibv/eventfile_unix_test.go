@@ -44,7 +44,7 @@ func pipeEvents(t *testing.T) (f *eventFile, send func(byte), get func(*byte) fu
 	return f, send, get
 }
 
-func TestEventIsWaitedFor(t *testing.T) {
+func TestWaitReturnsEventsFromBeforeAndDuringIt(t *testing.T) {
 	f, send, get := pipeEvents(t)
 	var b byte
 	send(7) // before the wait
@@ -57,9 +57,8 @@ func TestEventIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWaitEnds: a wait ends with its context and with Close, and an interrupted wait does not
-// consume the next one's event.
-func TestWaitEnds(t *testing.T) {
+// An interrupted wait must not consume the event of the next one.
+func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	f, send, get := pipeEvents(t)
 	var b byte
 	for range 20 {
@@ -85,15 +84,14 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestWaitPassesErrors: an error of the verb ends the wait unchanged.
-func TestWaitPassesErrors(t *testing.T) {
+func TestWaitReturnsTheVerbsError(t *testing.T) {
 	f, _, _ := pipeEvents(t)
 	if err := f.wait(t.Context(), func() (bool, error) { return false, syscall.EIO }); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
 }
 
-func TestOnlyWhatCanBePolled(t *testing.T) {
+func TestEventFileRefusesDescriptorsThatCannotBePolled(t *testing.T) {
 	regular, err := os.Create(t.TempDir() + "/f")
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +116,8 @@ type acknowledged struct {
 func (l *acknowledged) getEvent(handle) (event, syscall.Errno) { return l.event, 0 }
 func (l *acknowledged) ackEvent(e event)                       { l.acks(e) }
 
-// TestAnEventIsOfTheObjectThatHadIt: the object that an event names is looked up before the event
-// is acknowledged. Afterwards another object may have its address.
-func TestAnEventIsOfTheObjectThatHadIt(t *testing.T) {
+// After the acknowledgement the library may free the object, and give its address to another one.
+func TestEventObjectIsLookedUpBeforeTheAcknowledgement(t *testing.T) {
 	f, send, _ := pipeEvents(t)
 	send(1)
 	old, next := new(QP), new(QP)

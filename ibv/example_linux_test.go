@@ -81,7 +81,7 @@ func ExampleQP_CreateFlow() {
 	fmt.Println(values[0], "packets,", values[1], "bytes")
 }
 
-// rawQP returns a queue pair that takes Ethernet frames.
+// rawQP returns a queue pair for Ethernet frames.
 func rawQP(dev *ibv.Context) *ibv.QP {
 	pd, err := dev.AllocPD()
 	if err != nil {

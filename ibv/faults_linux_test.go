@@ -97,7 +97,7 @@ func askForEvent(c *Context) error {
 	return err
 }
 
-// asking is a library that records when it was asked for an event.
+// asking is a library that records requests for an event.
 type asking struct {
 	verbs
 	asked func()
@@ -192,10 +192,9 @@ func noMoreThan(t *testing.T, before []string) {
 	}
 }
 
-// TestEveryVerbFails lets every verb fail in turn, with errnos that this package knows and with one
-// that it does not: the error names the verb and the device and is that errno. The process does not
-// crash or hang, and closes every descriptor.
-func TestEveryVerbFails(t *testing.T) {
+// Each verb fails in turn, with errnos known to this package and with an unknown one. The error
+// names verb and device. The process neither crashes nor hangs, and closes every descriptor.
+func TestFailureOfEveryVerbIsNamedAndLeaksNothing(t *testing.T) {
 	verbs := strings.Fields(`ibv_get_device_list ibv_open_device ibv_query_device ibv_query_port ibv_query_comp_cntr_caps
 		ibv_query_gid ibv_reg_mr ibv_create_ah ibv_create_comp_cntr efadv_create_comp_cntr mlx5dv_init_obj ibv_set_comp_cntr
 		ibv_set_err_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr
@@ -207,7 +206,7 @@ func TestEveryVerbFails(t *testing.T) {
 	for _, verb := range verbs {
 		for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOMEM, syscall.EBUSY} {
 			t.Run(fmt.Sprintf("%s/%d", verb, int(errno)), func(t *testing.T) {
-				// A destroy that is busy once can be tried again.
+				// After EBUSY the object is still open: close it again.
 				times := ""
 				destroys := strings.Contains(verb, "destroy") || strings.Contains(verb, "dealloc") || strings.Contains(verb, "dereg") || strings.Contains(verb, "close")
 				if destroys && errno == syscall.EBUSY {
@@ -248,9 +247,8 @@ func TestEveryVerbFails(t *testing.T) {
 	}
 }
 
-// TestDeviceGone: the event arrives, every verb returns ErrDeviceGone, and every object closes.
-// When the device is back it opens again.
-func TestDeviceGone(t *testing.T) {
+// The event arrives and every object closes. When the device is back, it opens again.
+func TestEveryVerbOfARemovedDeviceReturnsErrDeviceGone(t *testing.T) {
 	control := must(ibvtest.NewControl(t.TempDir() + "/control"))(t)
 	defer control.Close()
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs, "CONTROL", control.Path())

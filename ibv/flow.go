@@ -5,11 +5,11 @@ import "fmt"
 // FlowAttrType is enum ibv_flow_attr_type.
 type FlowAttrType uint32
 
-// The types of a flow. FlowAttrNormal alone counts: CreateFlow refuses a [CountSpec] in the others.
+// The types of a flow. Only FlowAttrNormal counts: CreateFlow refuses a [CountSpec] in the others.
 const (
 	FlowAttrNormal     FlowAttrType = iota // steering by the specs
-	FlowAttrAllDefault                     // packets that no other rule steered
-	FlowAttrMCDefault                      // multicast that no other rule steered
+	FlowAttrAllDefault                     // packets steered by no other rule
+	FlowAttrMCDefault                      // multicast packets steered by no other rule
 	FlowAttrSniffer                        // a copy of all traffic of the port
 )
 
@@ -22,11 +22,11 @@ type FlowFlags uint32
 
 // The flags of a flow.
 const (
-	FlowDontTrap FlowFlags = 1 << 1 // the packets go on to flows of lower priority, and to the kernel
-	FlowEgress   FlowFlags = 1 << 2 // packets that the device sends
+	FlowDontTrap FlowFlags = 1 << 1 // let packets continue to flows of lower priority, and to the kernel
+	FlowEgress   FlowFlags = 1 << 2 // match packets sent by the device
 )
 
-// FlowAttr is struct ibv_flow_attr with the specs behind it.
+// FlowAttr is struct ibv_flow_attr, including the specs.
 type FlowAttr struct {
 	Type     FlowAttrType
 	Flags    FlowFlags
@@ -41,10 +41,10 @@ type Flow struct {
 	ctx *Context
 }
 
-// CreateFlow steers the packets that the specs match to the queue pair, or applies the specs'
-// actions to them. The queue pair is of type RAW_PACKET or UD, and the process needs CAP_NET_RAW.
-// The flow holds the queue pair and the counters that its specs name. Where the reason for a
-// refusal is known, the error has it beside the errno: see [FlowAttr.Check].
+// CreateFlow steers packets matching the specs to the queue pair, or applies the specs' actions to them.
+// The queue pair must be of type RAW_PACKET or UD, and the process needs CAP_NET_RAW. The flow holds the
+// queue pair and its Counters. If a flow is refused for a reason known to [FlowAttr.Check], the error
+// includes the reason.
 func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	parents := []*object{&q.object}
 	for _, s := range a.Specs {
@@ -76,8 +76,8 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	return f, nil
 }
 
-// Close destroys the flow. Its counts stay in its counters, but can be read only while another flow
-// names them.
+// Close destroys the flow. The counts stay in its Counters, but [Counters.Read] needs another flow to read
+// them.
 func (f *Flow) Close() error {
 	return f.close(func(h handle) error {
 		return f.ctx.err("ibv_destroy_flow", f.ctx.v.destroyFlow(h))

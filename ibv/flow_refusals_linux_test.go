@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestFlowRefusals: the errnos of flows and counters, of which the software library, and the real libraries over the uverbs
-// kernel in software (TestKernelSuites), return the same. The comments name the layer that refuses.
-func TestFlowRefusals(t *testing.T) {
+// Here the software library is asked; TestKernelPassesTheSuitesOfRDMACore asks the real libraries
+// over the uverbs kernel in software. The comments name the layer that refuses.
+func TestRefusedFlowsReturnTheErrnosOfTheKernel(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	port := func(mask uint16) Spec {
 		return UDPSpec{Val: TCPUDPFilter{DstPort: 0x1234 & mask}, Mask: TCPUDPFilter{DstPort: mask}}

@@ -26,9 +26,9 @@ func newEFA(t *testing.T) *bench {
 	return b
 }
 
-// TestKernelEFA moves data through UD and SRD queue pairs of the EFA: every operation that the builders know, the statuses
-// of errors, and the states in which a queue pair flushes.
-func TestKernelEFA(t *testing.T) {
+// It posts every operation known to the builders, and checks the statuses of errors and the states in which a queue
+// pair flushes.
+func TestKernelEFAMovesDataByUDAndSRD(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		t.Run("srd", srdOperations)
 		t.Run("errors", srdErrors)
@@ -107,7 +107,7 @@ func srdErrors(t *testing.T) {
 	} {
 		w := read(m)
 		c.do(&w)
-		b.post(x, w, read(m)) // an error leaves the queue pair in RTS
+		b.post(x, w, read(m)) // after an error the queue pair must still be in RTS
 		for i, wc := range b.completions(2) {
 			if want := []WCStatus{c.want, WCSuccess}[i]; wc.Status != want {
 				t.Errorf("%s: completion %d is %v, want %v", c.name, i, wc.Status, want)
@@ -125,7 +125,7 @@ func srdErrors(t *testing.T) {
 	}
 	b.postRecv(y, recv(m), recv(m))
 	b.check(y.Modify(QPAttr{State: QPSErr}, QPAttrState))
-	b.post(x, send(m)) // to a queue pair that receives no more
+	b.post(x, send(m)) // the peer's queue pair does not receive any more
 	statuses := map[WCStatus]int{}
 	for _, wc := range b.completions(3) {
 		statuses[wc.Status]++
@@ -168,7 +168,7 @@ func udOperations(t *testing.T) {
 	}
 }
 
-// efaRefusals are the calls that libefa or the driver refuse.
+// efaRefusals are calls refused by libefa or the driver.
 func efaRefusals(t *testing.T) {
 	b := newEFA(t)
 	for _, c := range []struct {

@@ -16,9 +16,8 @@ var userSpace = map[string]string{
 	"000:105": "attaching makes no call of the kernel, and libmlx5 has memory enough",
 }
 
-// TestKernelReferences shows each statement of the references 000 to 002 over the real libibverbs and libmlx5 of each
-// release.
-func TestKernelReferences(t *testing.T) {
+// Each statement of the references 000 to 002 is shown over the real libibverbs and libmlx5 of each release.
+func TestKernelFlowsFollowTheirManualPages(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		overReal = true
 		wire := newWire(t)
@@ -38,26 +37,26 @@ func TestKernelReferences(t *testing.T) {
 	})
 }
 
-// TestKernelSuites runs the tests that are translated from rdma-core's over the real libraries of each release.
-func TestKernelSuites(t *testing.T) {
+// The tests translated from rdma-core run over the real libraries of each release.
+func TestKernelPassesTheSuitesOfRDMACore(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		overReal = true
-		t.Run("specs", TestSpecFlowTraffic)
-		t.Run("counter", TestCounterQPFlow)
-		t.Run("counters", TestCountersBulkFlow)
-		t.Run("drop", TestDropCounterAction)
-		t.Run("shared counter", TestReuseAction)
-		t.Run("sampler", TestSampler)
-		t.Run("priority", TestPriorityTraffic)
-		t.Run("hit and miss", TestHitAndMiss)
-		t.Run("egress", TestEgressFlow)
-		t.Run("refusals", TestFlowRefusals)
+		t.Run("specs", TestSpecsCountExactlyTheirTraffic)
+		t.Run("counter", TestFlowCounterEqualsTheSentPackets)
+		t.Run("counters", TestCountersCountOnlyTheirOwnFlows)
+		t.Run("drop", TestDropRuleCountsTheDroppedPackets)
+		t.Run("shared counter", TestSharedCounterAddsUpItsRules)
+		t.Run("sampler", TestDontTrapRuleAndTheNextRuleBothCount)
+		t.Run("priority", TestLowerPriorityNumberTakesThePackets)
+		t.Run("hit and miss", TestCounterCountsHitsAndNoMisses)
+		t.Run("egress", TestEgressFlowCountsOnlySentPackets)
+		t.Run("refusals", TestRefusedFlowsReturnTheErrnosOfTheKernel)
 	})
 }
 
-// TestKernelDevX runs the tests of DevX counters and mlx5dv flows over the real libmlx5 of each release. Releases before
-// 60 have no offsets in a bulk of counters, so they do not run the tests of offsets.
-func TestKernelDevX(t *testing.T) {
+// DevX counters and mlx5dv flows run over the real libmlx5 of each release. Releases before 60 have no offsets in a
+// bulk of counters, so they skip the tests of offsets.
+func TestKernelDevXCountsFlows(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		overReal = true
 		mlx5 := must(loadMLX5("the release", Options{}))(t)
@@ -69,22 +68,22 @@ func TestKernelDevX(t *testing.T) {
 			test    func(*testing.T)
 			offsets bool
 		}{
-			{"counter flow", TestDevXCounterFlow, false},
-			{"drop", TestDevXDropAction, false},
-			{"shared counter", TestDevXSharedCounter, false},
-			{"same match", TestDevXSameMatch, false},
-			{"matchers", TestDevXMatchers, false},
-			{"every field", TestDevXEveryField, false},
-			{"firmware fails", TestDevXFirmwareFails, false},
-			{"egress", TestDevXEgress, false},
+			{"counter flow", TestDevXFlowCountsPacketsAndOctets, false},
+			{"drop", TestDevXDropRuleCountsWhatItDrops, false},
+			{"shared counter", TestDevXSharedCounterAddsUpItsRules, false},
+			{"same match", TestDevXRulesOfOneMatchCountTogether, false},
+			{"matchers", TestDevXMatchersSelectAllPacketsOrOneSource, false},
+			{"every field", TestDevXMatchesEveryField, false},
+			{"firmware fails", TestDevXFirmwareErrorConcernsOneObject, false},
+			{"egress", TestDevXEgressCountsOnlySentPackets, false},
 			{"counters outlive flows", TestDevXCountersOutliveFlows, false},
-			{"bulk", TestDevXBulkFlow, true},
-			{"refusals", TestDevXRefusals, true},
-			{"async", TestDevXAsyncQuery, false},
+			{"bulk", TestDevXFlowsCountAtTheirOffsetsOfABulk, true},
+			{"refusals", TestDevXRefusalsArriveUnchanged, true},
+			{"async", TestDevXAsyncQueryReturnsItsIDAndCounts, false},
 			{"async queries do not mix", TestDevXAsyncQueriesDoNotMix, false},
-			{"async queries are bounded", TestDevXAsyncQueriesAreBounded, false},
-			{"async query fails", TestDevXAsyncQueryFails, false},
-			{"async next ends", TestDevXAsyncNextEnds, false},
+			{"async queries are bounded", TestDevXAsyncQueriesAreRefusedPastAMegabyte, false},
+			{"async query fails", TestDevXAsyncQueryReturnsEveryCallsError, false},
+			{"async next ends", TestDevXAsyncNextEndsWithItsContextAndWithClose, false},
 		} {
 			if c.offsets && !offsets {
 				continue

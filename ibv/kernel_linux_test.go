@@ -15,7 +15,7 @@ import (
 
 // overKernel runs inside in the root of each release, over the uverbs kernel in software: the calling test, run by this
 // same binary. The devices are mlx5_0 and efa_0 on the ends v0 and v1 of a veth pair. e adds to the environment of the kernel.
-// The name of a test that uses it begins as the name of TestKernelOpens: `make test-releases` runs such tests.
+// The name of a test using it must begin like TestKernelOpensBothDevices: `make test-releases` runs such tests.
 func overKernel(t *testing.T, e ibvtest.Env, suites []string, inside func(t *testing.T)) {
 	t.Helper()
 	overKernels(t, [][]string{e.Environ()}, suites, inside)
@@ -66,7 +66,7 @@ func runOver(t *testing.T, served bool, environs [][]string, suites []string, in
 			name, _, _ := strings.Cut(t.Name(), "/")
 			for _, environ := range environs {
 				err := ns.Do(func() error {
-					// The first of two values of a variable that are not empty counts.
+					// If a variable has two values, the first non-empty one counts.
 					env := slices.Concat(slices.DeleteFunc(slices.Clone(environ), empty), slices.DeleteFunc(devices.Environ(), empty), common)
 					out, err := r.Run(t.Context(), program, env, "-test.v", "-test.run=^"+name+"$")
 					t.Logf("inside, with %q:\n%s", environ, out)
@@ -86,9 +86,9 @@ func runOver(t *testing.T, served bool, environs [][]string, suites []string, in
 // empty reports whether a variable of the environment has no value.
 func empty(variable string) bool { return strings.HasSuffix(variable, "=") }
 
-// TestKernelOpens opens both devices by the providers of each release, and makes a protection domain, a memory region and
-// the queries of a device over the uverbs kernel in software.
-func TestKernelOpens(t *testing.T) {
+// The providers of each release open the device, make a protection domain and a memory region, and query it, over the
+// uverbs kernel in software.
+func TestKernelOpensBothDevices(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		lib := must(Load(Options{}))(t)
 		defer lib.Close()

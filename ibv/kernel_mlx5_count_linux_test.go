@@ -30,7 +30,7 @@ var countVariants = []countVariant{
 	{"compressed, checksum and stride", 128, MLX5CompressCsumStrIdx, flexio.MiniCsumStrIdx, 10_000},
 }
 
-// tally is the completions of one source: operations that succeeded and failed, by kind.
+// tally counts the completions of one source, by kind: successes and failures.
 type tally struct{ Send, Recv, Write, Read, Failed uint64 }
 
 func (c *tally) add(op string, ok bool) {
@@ -48,9 +48,9 @@ func (c *tally) add(op string, ok bool) {
 	}
 }
 
-// TestKernelMLX5Counts posts RC operations over the real libmlx5: the entries in the ring, as package flexio reads them, the
-// completions of ibv_poll_cq, and the posted operations are equal, with and without compression.
-func TestKernelMLX5Counts(t *testing.T) {
+// RC operations are posted over the real libmlx5, with and without compression. The entries read by package flexio, the
+// completions of ibv_poll_cq and the posted operations must agree.
+func TestKernelMLX5RingEqualsThePostedOperations(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		b := newRealData(t, 16)
 		for _, v := range countVariants {
@@ -120,7 +120,7 @@ func (c *counting) close() {
 	}
 }
 
-// round posts operations of each kind, of lengths that go to memory and that go to the entry.
+// round posts operations of each kind. Some are so short that their data is in the entry itself.
 func (c *counting) round() {
 	c.n++
 	length := uint32(1 + c.n*7%200)

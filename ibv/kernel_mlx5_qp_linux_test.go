@@ -25,8 +25,8 @@ func newRealData(t *testing.T, cqe int) *bench {
 	return b
 }
 
-// TestKernelMLX5QueuePairs runs the tests of queue pairs over the real libmlx5 of each release.
-func TestKernelMLX5QueuePairs(t *testing.T) {
+// The tests of queue pairs run over the real libmlx5 of each release.
+func TestKernelMLX5QueuePairsMoveData(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
 		overReal = true
 		for _, c := range []struct {
@@ -34,24 +34,24 @@ func TestKernelMLX5QueuePairs(t *testing.T) {
 			test func(*testing.T)
 		}{
 			{"every operation moves data", TestPostMovesData},
-			{"datagrams", TestPostDatagram},
-			{"receiver not ready", TestPostWithoutReceive},
+			{"datagrams", TestPostedDatagramArrivesBehindItsGRH},
+			{"receiver not ready", TestSendWithoutAReceiveTakesTheQueuePairToERR},
 			{"frames", rawPacketSends},
-			{"refusals", TestPostRefusals},
-			{"no segment", TestPostNoSegment},
-			{"state machine", TestStateMachine},
-			{"attributes", TestQPAttrRoundTrip},
-			{"regions", TestMemoryRegions},
-			{"access to regions", TestRegionAccess},
+			{"refusals", TestPostRefusesRequestsWithMissingPointers},
+			{"no segment", TestPostOfNoBytesNeedsNoMemory},
+			{"state machine", TestCheckModifyAgreesWithTheLibrary},
+			{"attributes", TestQPAttributesAreReadBackAsSet},
+			{"regions", TestMemoryRegionsAreUnmappedOnlyByTheirOwner},
+			{"access to regions", TestForbiddenAccessToARegionEndsInAnError},
 			{"completions of a closed queue pair", leftCompletions},
-			{"gids", TestQueryGID},
+			{"gids", TestGIDIsAnAddressOfTheNetdev},
 		} {
 			t.Run(c.name, c.test)
 		}
 	})
 }
 
-// rawPacketSends: the card does not serve frames that are posted to a RAW_PACKET queue pair.
+// rawPacketSends demands an error: the card of the uverbs kernel does not send frames of a RAW_PACKET queue pair.
 func rawPacketSends(t *testing.T) {
 	b := newBench(t, newWire(t), "")
 	m := b.region()

@@ -16,12 +16,12 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/rdmacore"
 )
 
-// otherEnv is set in the second process of TestKernelProcesses.
+// otherEnv is set in the second process of TestKernelProcessesShareOneFlowTable.
 const otherEnv = "FLOWTALLY_OTHER_PROCESS"
 
-// TestKernelProcesses has two processes, which share no memory, share a device over the real libmlx5 of each release: the flow
-// table is one. The flows of a process that is killed end with it, and the flows of the other count on.
-func TestKernelProcesses(t *testing.T) {
+// Two processes without shared memory use one device over the real libmlx5 of each release. When one process is killed,
+// its flows end and the flows of the other keep counting.
+func TestKernelProcessesShareOneFlowTable(t *testing.T) {
 	overServer(t, [][]string{nil}, rdmacore.Suites(), func(t *testing.T) {
 		overReal = true
 		if os.Getenv(otherEnv) != "" {
@@ -46,7 +46,7 @@ func TestKernelProcesses(t *testing.T) {
 		for round := uint64(1); round <= 2; round++ {
 			var other *lab.Lines
 			b.check(b.wire.Near.NS.Do(func() error {
-				cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelProcesses$")
+				cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelProcessesShareOneFlowTable$")
 				cmd.Env = append(os.Environ(), otherEnv+"=1")
 				other = lab.StartLines(t, cmd)
 				return nil
@@ -97,25 +97,26 @@ func otherProcess(t *testing.T) {
 	}
 }
 
-// TestKernelServed runs tests of both devices and the statements of the references 000 to 002 by the front end for seccomp, on the
-// release of the distribution. The environment of a test does not reach that kernel: each set of faults has a kernel of its own.
-func TestKernelServed(t *testing.T) {
+// The front end for seccomp serves tests of both devices and the statements of the references 000 to 002, on the
+// distribution's release. A test's environment does not reach this kernel, so each set of faults gets a kernel of its
+// own.
+func TestKernelServedThroughSeccompPassesTheSuites(t *testing.T) {
 	statements := slices.Concat(attachStatements, createStatements, readStatements)
 	overServer(t, environs(statements, kernelNames), rdmacore.Suites()[:1], func(t *testing.T) {
 		overReal = true
 		if os.Getenv(groupEnv) == "" {
-			t.Run("opens", TestKernelOpens)
-			t.Run("efa", TestKernelEFA)
-			t.Run("suites", TestKernelSuites)
-			t.Run("devx", TestDevXCounterFlow)
-			t.Run("async", TestDevXAsyncQuery)
+			t.Run("opens", TestKernelOpensBothDevices)
+			t.Run("efa", TestKernelEFAMovesDataByUDAndSRD)
+			t.Run("suites", TestKernelPassesTheSuitesOfRDMACore)
+			t.Run("devx", TestDevXFlowCountsPacketsAndOctets)
+			t.Run("async", TestDevXAsyncQueryReturnsItsIDAndCounts)
 		}
 		runStatements(t, statements, func(t *testing.T) *bench { return newBench(t, newWire(t), "") })
 	})
 }
 
-// TestKernelServedCompCntrs runs the statements of reference 003 in the same way, on the release that has completion counters.
-func TestKernelServedCompCntrs(t *testing.T) {
+// The statements of reference 003 need the release with completion counters.
+func TestKernelServedThroughSeccompCountsCompletions(t *testing.T) {
 	overServer(t, environs(compCntrStatements, efaMethods), rdmacore.Suites()[2:], func(t *testing.T) {
 		runStatements(t, compCntrStatements, newEFA)
 	})

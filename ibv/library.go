@@ -14,13 +14,13 @@ type Options struct {
 	Library string       // path of libibverbs; "": libibverbs.so.1 as the loader finds it
 	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
 	EFA     string       // path of libefa; "": libefa.so.1 as the loader finds it
-	Logger  *slog.Logger // nil discards
-	Calls   Calls        // gets every call of a verb; may be nil
+	Logger  *slog.Logger // nil discards the log
+	Calls   Calls        // observes every call of a verb (optional)
 }
 
-// fix returns the next step if a library beside libibverbs cannot be opened: soname as the loader
-// finds it, from a package that install names. The system's library is built for the system's
-// libibverbs only (IBVERBS_PRIVATE), so no package helps if Options name another libibverbs.
+// fix returns the next step if libmlx5 or libefa cannot be opened. Usually this is to install a
+// package. But the system's library fits only the system's libibverbs (IBVERBS_PRIVATE). If Options
+// name another libibverbs, a package does not help, and the option key must name its library too.
 func (o Options) fix(key, soname, install string) string {
 	if o.Library == "" {
 		return install
@@ -37,9 +37,11 @@ type Library struct {
 }
 
 // Load opens the library. If the file is absent or is not libibverbs, it returns a
-// *[probe.UnsupportedError] that names it and the package to install. A program that root runs, or
-// that has more privileges than its caller, gets [ErrUntrusted] for a named file that another user
-// can write.
+// *[probe.UnsupportedError] with the name of the file and the package to install.
+//
+// If root runs the program, or if it has more privileges than its caller, Load returns
+// [ErrUntrusted] for a named file that another user can write: loading the file would let this user
+// run code with the program's privileges.
 func Load(o Options) (*Library, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -59,7 +61,7 @@ func Load(o Options) (*Library, error) {
 	return l, nil
 }
 
-// path returns the file that the loader took; "" once the library is closed.
+// path returns the path of the loaded file, or "" if the library is closed.
 func (l *Library) path() string {
 	if l.use() != nil {
 		return ""
@@ -69,8 +71,8 @@ func (l *Library) path() string {
 	return l.v.path()
 }
 
-// has reports whether the library exports the symbol, in any version. The verbs of flows and
-// counters have no symbols: only [Probe] of a device can find them.
+// has reports whether the library exports the symbol, in any version. The flow and counter verbs
+// have no symbols, so only [Probe] of a device finds them.
 func (l *Library) has(symbol string) bool {
 	if l.use() != nil {
 		return false
@@ -105,7 +107,8 @@ func (l *Library) Devices() ([]Device, error) {
 	return nil, &Error{Verb: verb, Errno: errno}
 }
 
-// Open opens the device of that name. It returns [ErrNoDevice] if the list has no such device.
+// Open opens a device by its name in the list, for example "mlx5_0". It returns [ErrNoDevice] if the
+// list has no such device.
 func (l *Library) Open(name string) (*Context, error) {
 	c := &Context{
 		lib:        l,
@@ -133,8 +136,8 @@ func (l *Library) Open(name string) (*Context, error) {
 	return c, nil
 }
 
-// Close unloads the library. It stays loaded if an object was abandoned to it: code that still runs
-// for such an object must stay mapped.
+// Close unloads the library. If an object could not be destroyed, the library stays in memory, because
+// its code may still run for this object.
 func (l *Library) Close() error {
 	return l.close(func(handle) error {
 		l.v.unload(l.abandoned)
@@ -142,7 +145,7 @@ func (l *Library) Close() error {
 	})
 }
 
-// noDeviceError is an ErrNoDevice that names the device.
+// noDeviceError is ErrNoDevice with the name of the device.
 type noDeviceError struct{ name string }
 
 func (e *noDeviceError) Error() string {

@@ -16,9 +16,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestSystemLibrary opens the distribution's own library: whatever its version, it is used or
-// refused with a reason.
-func TestSystemLibrary(t *testing.T) {
+// The distribution may have any version.
+func TestSystemLibraryIsUsedOrRefusedWithAReason(t *testing.T) {
 	lib, err := Load(Options{})
 	if errors.Is(err, probe.ErrNotSupported) {
 		need.Missing(t, "libibverbs", err.Error())
@@ -46,9 +45,8 @@ func TestSystemLibrary(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses files that are not libibverbs, with the reason, and for root files that other
-// users can write.
-func TestLoadRefuses(t *testing.T) {
+// Root must also be refused a file that other users can write.
+func TestLoadRefusesForeignAndUntrustedFiles(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.so")
 	if err := os.WriteFile(text, []byte("no library\n"), 0o644); err != nil {
@@ -98,8 +96,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestFixes: for a named path the fix is another path; without one, a package.
-func TestFixes(t *testing.T) {
+// For a named path the next step is another path, and a package otherwise.
+func TestFixIsAPackageOrAnotherPath(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.so")
 	for _, c := range []struct {
 		object, feature string
@@ -125,12 +123,12 @@ func TestFixes(t *testing.T) {
 	}
 }
 
-// TestFixOfAnotherLibibverbs: with a libibverbs that the options name, the system's libmlx5 cannot be opened, and
-// no package mends that: the next step is the option that is missing.
-func TestFixOfAnotherLibibverbs(t *testing.T) {
+// The system's libmlx5 fits the system's libibverbs alone. If the options name another libibverbs,
+// installing a package does not help, and the next step must be the missing option.
+func TestFixBesideAnotherLibibverbsIsTheMissingOption(t *testing.T) {
 	const alone = "FLOWTALLY_TEST_ALONE" // another test may have left a libmlx5 in the process, which the loader then takes
 	if os.Getenv(alone) == "" {
-		cmd := exec.CommandContext(t.Context(), must(os.Executable())(t), "-test.v", "-test.run=^TestFixOfAnotherLibibverbs$")
+		cmd := exec.CommandContext(t.Context(), must(os.Executable())(t), "-test.v", "-test.run=^TestFixBesideAnotherLibibverbsIsTheMissingOption$")
 		cmd.Env = append(os.Environ(), alone+"=1")
 		out, err := cmd.CombinedOutput()
 		if t.Logf("%s", out); err != nil {
@@ -152,7 +150,7 @@ func TestFixOfAnotherLibibverbs(t *testing.T) {
 	if lab.Step(t, u.Fix, "set rdma.mlx5 to the …"); !strings.Contains(u.Fix, libs.Verbs) || strings.Contains(u.Fix, "install") {
 		t.Errorf("the next step is %q", u.Fix)
 	}
-	b.lib.opts.MLX5 = libs.MLX5 // that step
+	b.lib.opts.MLX5 = libs.MLX5 // take the step
 	dx, err := b.ctx.DevX()
 	if err != nil {
 		t.Fatal(err)
@@ -163,9 +161,8 @@ func TestFixOfAnotherLibibverbs(t *testing.T) {
 	}
 }
 
-// TestSymbols: the completion counters came with IBVERBS_1.18; rdma-core 44 does
-// without, and everything else is the same.
-func TestSymbols(t *testing.T) {
+// Completion counters came with IBVERBS_1.18. rdma-core 44 has all other symbols.
+func TestOldLibraryLacksOnlyTheCompletionCounters(t *testing.T) {
 	libs := softLibs(t)
 	for path, want := range map[string]bool{libs.Verbs: true, libs.Verbs44: false} {
 		b := newLibrary(t, newWire(t), path)

@@ -39,7 +39,7 @@ func softLibs(t *testing.T) ibvtest.Libs {
 	return software.Get(t)
 }
 
-// device is the name of the device that tests open.
+// device is the name of the device in the tests.
 func device() string {
 	if overReal {
 		return "mlx5_0"
@@ -57,7 +57,7 @@ type bench struct {
 	cq   *CQ
 	qp   *QP // RAW_PACKET, in RTS
 
-	abandons bool // the test leaves an object to the library
+	abandons bool // the test abandons an object, so closing others may fail
 
 	reliable QPType      // of its reliable queue pairs; 0: RC
 	ah       *AH         // of the device itself, for SRD

@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// mlx5 is libmlx5 as this package calls it, as verbs is libibverbs. Flows that it makes are
-// destroyed by verbs.destroyFlow, its contexts by verbs.closeDevice.
+// mlx5 is the part of libmlx5 used by this package. It has no functions to destroy flows and contexts: use
+// verbs.destroyFlow and verbs.closeDevice.
 type mlx5 interface {
 	unload()
-	offsets() bool // a flow can name any counter of a bulk, not the first alone
+	offsets() bool // whether a flow can name any counter of a bulk, not only the first
 	supported(ctx handle) bool
 	open(ctx handle) (handle, syscall.Errno)
 
@@ -32,13 +32,11 @@ type mlx5 interface {
 	cqRing(cq handle) (MLX5CQ, syscall.Errno)
 }
 
-// DevX is an mlx5 device opened for firmware commands, which reach features that verbs lack. Flow
-// counters come in bulks that one command reads, and a flow can count without a queue pair and
-// without taking the packet.
+// DevX is an mlx5 device opened for firmware commands. These offer more than verbs: one command reads a
+// whole bulk of flow counters, and a flow can count without a queue pair and without taking the packet.
 //
-// It is a second context of the device, which the kernel gives to processes with CAP_NET_RAW. It
-// holds the [Context] from which it was made, because that context receives the asynchronous events
-// of the device.
+// A DevX is a second context of the device. The kernel allows it to processes with CAP_NET_RAW. The DevX
+// holds its [Context], which receives the asynchronous events of the device.
 type DevX struct {
 	object
 	ctx         *Context
@@ -47,16 +45,16 @@ type DevX struct {
 	matchesICMP bool
 }
 
-// DevX opens the device for commands. It returns a [probe.UnsupportedError] if libmlx5 is absent or
-// the device is not an mlx5 device.
+// DevX opens the device for firmware commands. It returns a [probe.UnsupportedError] if there is no
+// libmlx5, or if the device is no mlx5 device.
 func (c *Context) DevX() (*DevX, error) {
 	m, err := c.loadMLX5("DevX")
 	if err != nil {
 		return nil, err
 	}
 
-	// The library is a parent of its own: closing c does not free objects that were abandoned in the
-	// second context, so their code must stay mapped.
+	// Libibverbs is a parent of its own: closing c does not free objects abandoned in the second context, so
+	// their code must stay in memory.
 	d := &DevX{ctx: c, m: m}
 	err = d.init("DevX context", c.device, func() (handle, error) {
 		if !m.supported(c.h) {
@@ -94,28 +92,29 @@ func (d *DevX) openError(errno syscall.Errno) error {
 	return err
 }
 
-// HasOffsets reports whether flows can name a counter of a bulk other than its first
-// (rdma-core 60.2, 61.1, 62.1, or 63 and later, and a kernel of the same time).
+// HasOffsets reports whether flows can name any counter of a bulk. Without offsets they can name only the
+// first, so allocate single counters. Offsets need rdma-core 60.2, 61.1, 62.1, or 63 and later, and a
+// kernel from the same time.
 func (d *DevX) HasOffsets() bool { return d.m.offsets() }
 
-// MatchesICMP reports whether the device's flex parser is set up for ICMP and ICMPv6
-// (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2), so that the device compares MatchMisc3. It is the
-// question that the kernel asks before it offloads a tc rule on an ICMP type.
+// MatchesICMP reports whether the device compares MatchMisc3. For this its flex parser must be set up for
+// ICMP and ICMPv6 (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2). The kernel asks the same before it offloads a
+// tc rule with an ICMP type.
 func (d *DevX) MatchesICMP() bool { return d.matchesICMP }
 
 // Close closes the second context.
 func (d *DevX) Close() error {
 	return d.close(func(h handle) error {
 		errno := d.ctx.v.closeDevice(h)
-		if errno == 0 { // a context that lives on needs the code
+		if errno == 0 { // otherwise the context still needs the library's code
 			d.m.unload()
 		}
 		return d.ctx.err("ibv_close_device", errno)
 	})
 }
 
-// commandErr returns the error of one firmware command, whose output is out. Some kernels set errno
-// for a bad status, others leave it 0.
+// commandErr returns the error of a firmware command with the output out, or nil. Some kernels set errno for
+// a bad status, others leave errno 0.
 func (d *DevX) commandErr(verb string, errno syscall.Errno, out []byte) error {
 	if errno == 0 && out[0] == 0 {
 		return nil
@@ -133,10 +132,10 @@ func (d *DevX) commandErr(verb string, errno syscall.Errno, out []byte) error {
 	return fmt.Errorf("%w: firmware status %s", err, s)
 }
 
-// counterCaps says which sizes of bulks of flow counters the device allocates.
+// counterCaps contains the possible sizes of a bulk of flow counters.
 type counterCaps struct {
 	bulkMask uint8 // bit n: bulks of 128<<n
-	maxLog   uint8 // not 0: bulks of 2^minLog to 2^maxLog, which are preferred to those of bulkMask
+	maxLog   uint8 // if not 0: bulks of 2^minLog to 2^maxLog, preferred to bulkMask
 	minLog   uint8
 }
 
@@ -144,8 +143,8 @@ func (c counterCaps) String() string {
 	return fmt.Sprintf("bulk mask %#02x, up to 2^%d", c.bulkMask, c.maxLog)
 }
 
-// queryCaps reads the capabilities. Where the device or the kernel refuses the query, it returns
-// none: single counters work without them.
+// queryCaps reads the capabilities. If the device or the kernel refuses, it returns none, which is no
+// error: single counters need none.
 func (d *DevX) queryCaps() (caps counterCaps, matchesICMP bool) {
 	var general hcaCap
 	if err := d.queryHCACap(hcaCapGeneral, &general); err != nil {
@@ -179,5 +178,5 @@ func (d *DevX) queryHCACap(typ uint16, dst prmStruct) error {
 	return nil
 }
 
-// errSize is a request that no device could meet.
+// errSize is a number of counters that no device could have.
 var errSize = errors.New("no such size")

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// AsyncQueries receives the results of queries that run without a waiting thread
-// (mlx5dv_devx_cmd_comp): one goroutine can have any number of bulks read at once, and holds no
-// thread. Each query costs firmware as much as a synchronous one.
+// AsyncQueries receives the results of queries (mlx5dv_devx_cmd_comp). One goroutine can have many bulks
+// read at once, and no thread waits. For firmware, each query costs as much as a synchronous one.
 type AsyncQueries struct {
 	object
 	dx     *DevX
@@ -17,18 +16,18 @@ type AsyncQueries struct {
 
 	mu          sync.Mutex
 	lastWRID    uint64
-	queryByWRID map[uint64]asyncQuery // those on their way
+	queryByWRID map[uint64]asyncQuery // started, and without a result
 
-	out []byte // room for the largest result; the goroutine in Next owns it
+	out []byte // buffer for the largest result; the goroutine in Next owns it
 }
 
-// asyncQuery is a query on its way: the caller's id, and where the result goes.
+// asyncQuery is a started query: the caller's id, and the place for the result.
 type asyncQuery struct {
 	id  uint64
 	dst []FlowCount
 }
 
-// AsyncQueries makes a receiver of results (rdma-core 22 and Linux 5.1, or later).
+// AsyncQueries makes a receiver of results. It needs rdma-core 22 and Linux 5.1, or later.
 func (d *DevX) AsyncQueries() (*AsyncQueries, error) {
 	q := &AsyncQueries{
 		dx:          d,
@@ -54,9 +53,9 @@ func (d *DevX) AsyncQueries() (*AsyncQueries, error) {
 	return q, nil
 }
 
-// QueryAsync starts the query of [FlowCounters.Query] and returns. dst belongs to the query until
-// [AsyncQueries.Next] returns id, which the caller chooses. The counters may be closed earlier. An
-// error that satisfies errors.Is(err, syscall.EAGAIN) means that a megabyte of results is unread.
+// QueryAsync starts a query like that of [FlowCounters.Query], and returns at once. Choose any id: when
+// [AsyncQueries.Next] returns it, dst has the result. Do not touch dst before. The counters may be closed
+// earlier. If a megabyte of results is unread, QueryAsync returns EAGAIN: call Next first.
 func (f *FlowCounters) QueryAsync(q *AsyncQueries, dst []FlowCount, id uint64) error {
 	switch {
 	case len(dst) == 0 || len(dst) > f.size:
@@ -79,7 +78,7 @@ func (f *FlowCounters) QueryAsync(q *AsyncQueries, dst []FlowCount, id uint64) e
 		return err
 	}
 
-	// Next may get the result before queryAsync returns, so the query is known before.
+	// Remember the query first: Next may get the result before queryAsync returns.
 	wrID := q.remember(asyncQuery{id, dst})
 	errno := f.dx.m.queryAsync(f.h, f.in, prmOutSize+f.asked*trafficCounterSize, wrID, q.h)
 	if errno != 0 {
@@ -88,7 +87,7 @@ func (f *FlowCounters) QueryAsync(q *AsyncQueries, dst []FlowCount, id uint64) e
 	return f.dx.ctx.err("mlx5dv_devx_obj_query_async (QUERY_FLOW_COUNTER)", errno)
 }
 
-// remember gives a query its wr_id.
+// remember stores a started query under a new wr_id.
 func (q *AsyncQueries) remember(a asyncQuery) (wrID uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,7 +97,7 @@ func (q *AsyncQueries) remember(a asyncQuery) (wrID uint64) {
 	return q.lastWRID
 }
 
-// forget takes a query out of those on their way.
+// forget removes a started query, because it has a result or was refused.
 func (q *AsyncQueries) forget(wrID uint64) (a asyncQuery, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,10 +107,11 @@ func (q *AsyncQueries) forget(wrID uint64) (a asyncQuery, known bool) {
 	return a, known
 }
 
-// Next waits for a result, in the order in which firmware completes the queries, and copies it to
-// the dst of its query. If ok is true, a query has ended: id names it and err is its error; after
-// an error dst is unchanged. If ok is false, no query has ended: ctx ended, q is closed
-// (ErrClosed), or the device failed. Next holds no thread while it waits.
+// Next waits for the result of any query, without blocking a thread, and copies it to the query's dst.
+// Results come in the order in which firmware completes the queries.
+//
+// If ok is true, the query id has ended. err is its error, after which dst is unchanged. If ok is false, no
+// query has ended: ctx ended, q is closed (ErrClosed), or the device failed.
 func (q *AsyncQueries) Next(ctx context.Context) (id uint64, ok bool, err error) {
 	err = q.events.wait(ctx, func() (bool, error) {
 		if err := q.use(); err != nil {
@@ -132,7 +132,7 @@ func (q *AsyncQueries) Next(ctx context.Context) (id uint64, ok bool, err error)
 	return id, ok, err
 }
 
-// deliver decodes the result in out into the dst of its query. Its results are those of Next.
+// deliver decodes out into the dst of the query wrID. It returns the results of Next.
 func (q *AsyncQueries) deliver(wrID uint64) (id uint64, ok bool, err error) {
 	a, known := q.forget(wrID)
 	if !known {
@@ -147,14 +147,14 @@ func (q *AsyncQueries) deliver(wrID uint64) (id uint64, ok bool, err error) {
 	return a.id, true, nil
 }
 
-// Close ends a Next that waits. Queries that are on their way end unseen.
+// Close makes a waiting Next return ErrClosed. The results of started queries are lost.
 func (q *AsyncQueries) Close() error {
 	err := q.close(func(h handle) error {
 		q.dx.m.destroyCmdComp(h)
 		return nil
 	})
 
-	// Outside of the object's lock: this waits for a Next that is about to read, which takes that lock.
+	// Close the events without the object's lock: it waits for a Next about to read, which takes the lock.
 	q.events.close()
 	return err
 }

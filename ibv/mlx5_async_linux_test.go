@@ -27,10 +27,9 @@ func asyncBench(t *testing.T, env ...string) (b *devxBench, counters *FlowCounte
 	return b, counters, q, times(repeats, f)
 }
 
-// TestDevXAsyncQuery is test_devx_async_query of rdma-core's tests/test_mlx5_devx.py, with a flow
-// counter in place of a queue pair: the wr_id comes back, the status is 0, and the result describes
-// the object.
-func TestDevXAsyncQuery(t *testing.T) {
+// This is test_devx_async_query of rdma-core's tests/test_mlx5_devx.py, with a flow counter in
+// place of a queue pair.
+func TestDevXAsyncQueryReturnsItsIDAndCounts(t *testing.T) {
 	b, counters, q, want := asyncBench(t)
 	const wrID = 100
 	got := make([]FlowCount, 4)
@@ -44,7 +43,7 @@ func TestDevXAsyncQuery(t *testing.T) {
 	}
 }
 
-// A hundred queries at once, of two objects and of different lengths: each completes once, under
+// A hundred queries of two objects and of different lengths run at once. Each completes once, under
 // its own id, into its own destination.
 func TestDevXAsyncQueriesDoNotMix(t *testing.T) {
 	b, counters, q, want := asyncBench(t)
@@ -79,8 +78,8 @@ func TestDevXAsyncQueriesDoNotMix(t *testing.T) {
 	}
 }
 
-// A cancelled context and Close both end a waiting Next. A DevX with a receiver of results is busy.
-func TestDevXAsyncNextEnds(t *testing.T) {
+// A DevX with a receiver of results must report itself busy.
+func TestDevXAsyncNextEndsWithItsContextAndWithClose(t *testing.T) {
 	b, counters, q, _ := asyncBench(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
@@ -105,8 +104,9 @@ func TestDevXAsyncNextEnds(t *testing.T) {
 	}
 }
 
-// Close does not wait for a Next that waits for Close: each round closes beside a Next that is being woken.
-func TestDevXAsyncCloseBesideNext(t *testing.T) {
+// Close must not wait for a Next that waits for Close: each round closes beside a Next that is
+// being woken.
+func TestDevXAsyncCloseEndsANextThatWakesUp(t *testing.T) {
 	b := newDevXBench(t)
 	counters := b.counts(1)
 	for range 300 {
@@ -135,8 +135,8 @@ func TestDevXAsyncCloseBesideNext(t *testing.T) {
 	}
 }
 
-// The kernel keeps a megabyte of results. It refuses the next query until one result was read.
-func TestDevXAsyncQueriesAreBounded(t *testing.T) {
+// The kernel keeps a megabyte of results, and refuses the next query until one result is read.
+func TestDevXAsyncQueriesAreRefusedPastAMegabyte(t *testing.T) {
 	b := newDevXBench(t)
 	counters := b.counts(MaxFlowCounters)
 	q := must(b.dx.AsyncQueries())(t)
@@ -162,7 +162,7 @@ func TestDevXAsyncQueriesAreBounded(t *testing.T) {
 	b.check(counters.QueryAsync(q, dst, 1))
 }
 
-// A receiver's descriptors end with it, not with the context.
+// The descriptors must end with the receiver, not only with the context.
 func TestDevXAsyncQueriesLeaveNoDescriptors(t *testing.T) {
 	b := newDevXBench(t)
 	receive := func() { b.check(must(b.dx.AsyncQueries())(t).Close()) }
@@ -174,8 +174,8 @@ func TestDevXAsyncQueriesLeaveNoDescriptors(t *testing.T) {
 	noMoreThan(t, before)
 }
 
-// Each call fails in turn, and so does firmware: the query returns that error.
-func TestDevXAsyncQueryFails(t *testing.T) {
+// Each call fails in turn, and so does firmware.
+func TestDevXAsyncQueryReturnsEveryCallsError(t *testing.T) {
 	for _, c := range []struct {
 		fails    string
 		at       string // "make", "ask", "next", "answer"

@@ -56,9 +56,9 @@ func received(t *testing.T, c *net.UDPConn, want uint64) (n uint64) {
 	}
 }
 
-// TestDevXBulkStealsNothing counts 128 streams by as many flows of one bulk. Each counter equals
-// the packets sent, the kernel's sockets get every datagram, a rule with lower priority matches no
-// packet, and one firmware command reads the whole bulk.
+// 128 streams are counted by 128 flows of one bulk. Each counter equals the packets sent, the
+// kernel's sockets get every datagram, a rule with lower priority matches no packet, and one
+// firmware command reads the whole bulk.
 func TestDevXBulkStealsNothing(t *testing.T) {
 	b := newDevXBench(t)
 	const flows, first, packets = 128, 20000, 100 * 128
@@ -101,9 +101,8 @@ func TestDevXBulkStealsNothing(t *testing.T) {
 	}
 }
 
-// TestDevXLargestBulk: one command reads the largest object, with a result of 32 KiB. Two such
-// objects need two commands.
-func TestDevXLargestBulk(t *testing.T) {
+// The result has 32 KiB. Two of the largest objects need two commands.
+func TestDevXLargestBulkIsReadByOneCommand(t *testing.T) {
 	b := newDevXBench(t)
 	bulks := []*FlowCounters{b.counts(MaxFlowCounters), b.counts(MaxFlowCounters)}
 	last := uint32(MaxFlowCounters - 1)
@@ -127,8 +126,7 @@ func TestDevXLargestBulk(t *testing.T) {
 	}
 }
 
-// TestDevXCountersOutliveFlows: a counter keeps its value when its flow is closed, and another flow
-// continues from that value.
+// A counter keeps its value when its flow is closed, and another flow continues from this value.
 func TestDevXCountersOutliveFlows(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)
@@ -144,8 +142,8 @@ func TestDevXCountersOutliveFlows(t *testing.T) {
 	}
 }
 
-// TestDevXEgress counts packets that leave by the near end, and ignores packets that arrive.
-func TestDevXEgress(t *testing.T) {
+// Packets leave by the near end, and packets also arrive there.
+func TestDevXEgressCountsOnlySentPackets(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask(), Egress: true}))(t)

@@ -2,8 +2,8 @@
 
 package ibv
 
-// The C side of DevX. This file needs no unsafe: buffers cross as pointers to their first byte,
-// objects as integers.
+// This file calls DevX and mlx5's direct verbs. It needs no unsafe: buffers cross as pointers to their first
+// byte, and objects as integers.
 
 // #include "mlx5_linux.h"
 import "C"
@@ -16,11 +16,11 @@ import (
 
 var libMLX5 = shared{"libmlx5.so.1", "install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL)"}
 
-// cMLX5 is a libmlx5 that was opened.
+// cMLX5 is an open libmlx5.
 type cMLX5 struct{ t *C.struct_ft_mlx5 }
 
-// loadMLX5 opens the library for a feature. The loader goes by the file, so a libmlx5 that libibverbs
-// uses as the device's provider is not loaded a second time.
+// loadMLX5 opens the library for a feature. libibverbs may have loaded the same file as the device's provider.
+// The loader recognizes the file, and does not load it twice.
 func loadMLX5(feature string, o Options) (mlx5, error) {
 	path, fix, err := libMLX5.at(o.MLX5)
 	if err != nil {
@@ -37,7 +37,7 @@ func loadMLX5(feature string, o Options) (mlx5, error) {
 	return &cMLX5{t}, nil
 }
 
-// bytePtr returns a pointer to the first byte of b, which is not empty.
+// bytePtr returns a pointer to the first byte of b, which must not be empty.
 func bytePtr(b []byte) *C.uint8_t { return (*C.uint8_t)(&b[0]) }
 
 func (m *cMLX5) unload()       { C.ft_mlx5_unload(m.t) }

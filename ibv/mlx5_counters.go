@@ -8,26 +8,26 @@ import (
 	"syscall"
 )
 
-// MaxFlowCounters is the largest number of counters of one [FlowCounters]. uverbs limits the length
-// of a result to 16 bits, so one command reads up to 4,094 counters, and bulks are powers of two.
+// MaxFlowCounters is the largest number of counters in one [FlowCounters]. uverbs limits the length of a
+// result to 16 bits, so one command reads up to 4,094 counters. The next smaller power of two is 2,048.
 const MaxFlowCounters = 2048
 
-// FlowCounters is a bulk of flow counters that firmware allocated together. Each counts packets and
-// octets of the flows that name it. They begin at 0 and keep their values when flows end.
+// FlowCounters is a bulk of flow counters, allocated together by firmware. Each counts the packets and
+// octets of its flows. It begins at 0, and keeps its values when a flow ends.
 type FlowCounters struct {
 	object
 	dx      *DevX
 	firstID uint32
 	size    int
 
-	// The command of the last query is kept, because the next one is usually the same.
+	// We keep the command of the last query, because the next one is usually the same.
 	queryMu sync.Mutex
 	in, out []byte
-	asked   int // counters that in asks for; 0 before the first query
+	asked   int // number of counters in the command; 0 before the first query
 }
 
-// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap in practice.
-// No public source documents whether Octets includes FCS and tags.
+// FlowCount is struct mlx5_ifc_traffic_counter_bits. Values of 64 bits do not wrap in practice. No public
+// source documents whether Octets includes FCS and tags.
 type FlowCount struct {
 	Packets uint64
 	Octets  uint64
@@ -38,14 +38,13 @@ func (f *FlowCount) prm(c *prmCodec) {
 	field(c, "octets", 0x40, 0x40, &f.Octets)
 }
 
-// trafficCounter decodes a FlowCount word by word, because thousands come at a time and the codec
-// goes bit by bit.
+// trafficCounter decodes a FlowCount. We read thousands at a time, and the codec would go bit by bit.
 func trafficCounter(b []byte) FlowCount {
 	return FlowCount{Packets: binary.BigEndian.Uint64(b), Octets: binary.BigEndian.Uint64(b[8:])}
 }
 
-// AllocFlowCounters allocates at least n counters as one object. The device chooses the size:
-// single counters, multiples of 128, or powers of two. Len returns the size.
+// AllocFlowCounters allocates at least n counters as one object. Devices offer different sizes: single
+// counters, multiples of 128, or powers of two. Len returns the actual size.
 func (d *DevX) AllocFlowCounters(n int) (*FlowCounters, error) {
 	cmd, size, err := d.caps.alloc(n)
 	if err != nil {
@@ -67,7 +66,7 @@ func (d *DevX) AllocFlowCounters(n int) (*FlowCounters, error) {
 		h, errno := d.m.createObject(d.h, in, out)
 		if err := d.commandErr("mlx5dv_devx_obj_create (ALLOC_FLOW_COUNTER)", errno, out); err != nil {
 			if h != 0 {
-				d.m.destroyObject(h) // libmlx5 made its own, although the status says that firmware made none
+				d.m.destroyObject(h) // libmlx5 made its own object, although firmware refused
 			}
 			return 0, err
 		}
@@ -83,8 +82,7 @@ func (d *DevX) AllocFlowCounters(n int) (*FlowCounters, error) {
 	return f, nil
 }
 
-// alloc returns the command for the smallest bulk of at least n counters that the device has, and
-// the size of the bulk.
+// alloc returns the command for the smallest possible bulk of at least n counters, and its size.
 func (c counterCaps) alloc(n int) (cmd allocFlowCounterIn, size int, err error) {
 	switch {
 	case n < 1 || n > MaxFlowCounters:
@@ -109,16 +107,16 @@ func (c counterCaps) alloc(n int) (cmd allocFlowCounterIn, size int, err error) 
 	return cmd, 0, fmt.Errorf("%w: the device has no bulk for that many (%v): use single counters", syscall.EOPNOTSUPP, c)
 }
 
-// A bulk is queried in multiples of 2^queryUnitLog counters, as the kernel does
+// Query a bulk in multiples of 2^queryUnitLog counters, as the kernel does
 // (drivers/net/ethernet/mellanox/mlx5/core/fs_counters.c).
 const queryUnitLog = 2
 
 // Len returns the number of counters.
 func (f *FlowCounters) Len() int { return f.size }
 
-// Query reads the first len(dst) counters into dst with one command. The two values of a counter
-// are of one instant; different counters are of slightly different times. After an error dst is
-// unchanged. Query allocates nothing while len(dst) stays the same.
+// Query reads the first len(dst) counters into dst with one command. The two values of a counter belong to
+// one instant, but different counters are read at slightly different times. After an error dst is
+// unchanged. Query allocates nothing as long as len(dst) stays the same.
 func (f *FlowCounters) Query(dst []FlowCount) error {
 	if len(dst) > f.size {
 		return fmt.Errorf("%s: querying %d flow counters of %d: %w", f.device, len(dst), f.size, errSize)
@@ -138,7 +136,7 @@ func (f *FlowCounters) Query(dst []FlowCount) error {
 	}
 
 	out := f.out[:prmOutSize+f.asked*trafficCounterSize]
-	clear(out[:prmOutSize]) // of the status of the query before
+	clear(out[:prmOutSize]) // remove the status of the previous query
 	errno := f.dx.m.queryObject(f.h, f.in, out)
 	if err := f.dx.commandErr("mlx5dv_devx_obj_query (QUERY_FLOW_COUNTER)", errno, out); err != nil {
 		return err
@@ -150,7 +148,7 @@ func (f *FlowCounters) Query(dst []FlowCount) error {
 	return nil
 }
 
-// encodeQuery makes in the command for the first n counters, unless it is that already. The caller
+// encodeQuery stores the command for the first n counters in f.in, unless it is there already. The caller
 // holds queryMu.
 func (f *FlowCounters) encodeQuery(n int) error {
 	asked := 1
@@ -175,7 +173,7 @@ func (f *FlowCounters) encodeQuery(n int) error {
 	return nil
 }
 
-// Close frees the counters, which no flow may name any more.
+// Close frees the counters. Flows hold them: close them first.
 func (f *FlowCounters) Close() error {
 	return f.close(func(h handle) error {
 		return f.dx.ctx.err("mlx5dv_devx_obj_destroy", f.dx.m.destroyObject(h))

@@ -12,9 +12,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestMLX5Ring: the device writes its entries to the returned memory, Poll takes the same entries,
-// and the doorbell record has the number taken.
-func TestMLX5Ring(t *testing.T) {
+// The doorbell record must show the number of polled entries.
+func TestMLX5RingHoldsTheEntriesThatPollReturns(t *testing.T) {
 	libs := softLibs(t)
 	b := newData(t, newWire(t), Options{Library: libs.Verbs, MLX5: libs.MLX5})
 	b.cq = must(b.ctx.CreateCQ(CQOptions{CQE: 10}))(t)
@@ -60,8 +59,8 @@ func TestMLX5Ring(t *testing.T) {
 	ring.SetConsumerIndex(40)
 }
 
-// TestMLX5RingRefused: no libmlx5, a device that is not mlx5, a library without rings.
-func TestMLX5RingRefused(t *testing.T) {
+// The cases are a missing libmlx5, a device of another driver, and a library without rings.
+func TestMLX5RingIsRefusedWithoutMLX5(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct{ name, mlx5, without string }{
 		{"no libmlx5", filepath.Join(t.TempDir(), "none"), ""},
@@ -91,8 +90,7 @@ func TestMLX5RingRefused(t *testing.T) {
 	}
 }
 
-// TestMLX5RingIsSound: a ring with impossible numbers is refused.
-func TestMLX5RingIsSound(t *testing.T) {
+func TestMLX5RingOfImpossibleNumbersIsRefused(t *testing.T) {
 	var dbrec uint32
 	for _, c := range []struct {
 		ring MLX5CQ
@@ -111,8 +109,8 @@ func TestMLX5RingIsSound(t *testing.T) {
 	}
 }
 
-// TestMLX5CQRefused: a libmlx5 that cannot make a completion queue, and a device of another driver.
-func TestMLX5CQRefused(t *testing.T) {
+// The cases are a libmlx5 without mlx5dv_create_cq, and a device of another driver.
+func TestMLX5CQIsRefusedWithoutMLX5(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs, MLX5: libs.MLX5})
 	_, err := b.ctx.CreateMLX5CQ(MLX5CQOptions{})

@@ -48,13 +48,13 @@ func everyDevXVerb(b *bench, port uint16) (doing, undoing error) {
 	return counters.Query(make([]FlowCount, 2)), nil
 }
 
-// TestEveryDevXVerbFails lets every verb and every firmware command fail in turn: the error names
-// the verb and the device and is the errno, and no object is left that would keep the context open.
-func TestEveryDevXVerbFails(t *testing.T) {
+// Every verb and every firmware command fails in turn. The error names verb and device, and no
+// object is left to keep the context open.
+func TestFailureOfEveryDevXVerbIsNamedAndLeaksNothing(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for i, c := range []struct {
 		fails  string
-		says   string // "": the verb that fails
+		says   string // text of the error; "": the name of the failing verb
 		undoes bool
 	}{
 		{fails: "mlx5dv_open_device"},
@@ -72,7 +72,7 @@ func TestEveryDevXVerbFails(t *testing.T) {
 			b := newLibrary(t, wire, libs.Verbs, "FAIL", c.fails+"=ENOMEM")
 			b.lib.opts.MLX5 = libs.MLX5
 			b.open()
-			doing, undoing := everyDevXVerb(b, uint16(i)) // a flow that was not destroyed is still there
+			doing, undoing := everyDevXVerb(b, uint16(i)) // a port of its own: the flow of an earlier round may still exist
 			got, other := doing, undoing
 			if c.undoes {
 				got, other = undoing, doing
@@ -92,9 +92,8 @@ func TestEveryDevXVerbFails(t *testing.T) {
 	}
 }
 
-// TestDevXWithoutCapabilities: a device that does not report how it allocates bulks still has
-// single counters.
-func TestDevXWithoutCapabilities(t *testing.T) {
+// The device does not report how it allocates bulks.
+func TestDevXWithoutCapabilitiesHasSingleCounters(t *testing.T) {
 	b := newDevXBench(t, "FAIL", "QUERY_HCA_CAP=EINVAL")
 	if _, err := b.dx.AllocFlowCounters(2); !errors.Is(err, probe.ErrNotSupported) && !errors.Is(err, syscall.EOPNOTSUPP) {
 		t.Errorf("a bulk: %v", err)
@@ -106,10 +105,10 @@ func TestDevXWithoutCapabilities(t *testing.T) {
 	b.wantCounts(counter, times(repeats, f))
 }
 
-// TestDevXStrides: a release of rdma-core reads the actions of a flow 16 or 24 bytes apart, and one
-// without __mlx5dv_create_flow does not report which. Flows count and drop with every release.
-// Without __mlx5dv_create_flow only the first counter of an object can be named.
-func TestDevXStrides(t *testing.T) {
+// Depending on its release, rdma-core reads the actions of a flow 16 or 24 bytes apart. A library
+// without __mlx5dv_create_flow does not report which, and can name only the first counter of an
+// object.
+func TestDevXFlowsCountWithTheActionsOfEveryRelease(t *testing.T) {
 	libs := softLibs(t)
 	for _, c := range []struct{ name, mlx5, verb string }{
 		{"44", libs.MLX544, "mlx5dv_create_flow"},
@@ -160,8 +159,8 @@ func TestDevXStrides(t *testing.T) {
 	}
 }
 
-// TestDevXDeviceGone: after the removal every verb returns ErrDeviceGone, and every object closes.
-func TestDevXDeviceGone(t *testing.T) {
+// Every object must still close.
+func TestEveryDevXVerbOfARemovedDeviceReturnsErrDeviceGone(t *testing.T) {
 	control := must(ibvtest.NewControl(filepath.Join(t.TempDir(), "control")))(t)
 	defer control.Close()
 	libs := softLibs(t)

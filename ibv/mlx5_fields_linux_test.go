@@ -10,11 +10,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// TestDevXEveryField sends a packet under rules that match one field each: the rule with the
-// packet's own value counts it, and the rule with one bit flipped does not. The binding and the
-// software library take the layout from different sources, so a misplaced field in either fails the
-// test.
-func TestDevXEveryField(t *testing.T) {
+// The rules match one field each: a rule with the packet's own value counts it, and a rule with one
+// bit flipped does not. Binding and software library take the layout from different sources, so a
+// misplaced field in either fails the test.
+func TestDevXMatchesEveryField(t *testing.T) {
 	b := newDevXBench(t)
 	key := uint32(0xdeadbeef)
 	far, near := [6]byte{2, 0xa, 0xb, 0xc, 0xd, 0xe}, [6]byte(b.wire.Near.MAC)
@@ -30,7 +29,7 @@ func TestDevXEveryField(t *testing.T) {
 
 	type test struct {
 		section     int    // section of fte_match_param
-		name        string // the field, and a suffix that tells the test from others
+		name        string // the field, and a suffix that makes the name unique
 		frame       []byte
 		mask, value MatchParam
 	}

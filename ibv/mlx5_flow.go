@@ -10,16 +10,16 @@ import (
 
 // MatcherAttr is struct mlx5dv_flow_matcher_attr.
 type MatcherAttr struct {
-	Mask     MatchParam // the match criteria follow from it
+	Mask     MatchParam // also determines the match criteria
 	Priority uint16     // 0 to 15, lower first
-	Egress   bool       // match packets that the device sends (NIC_TX), otherwise packets that it receives
+	Egress   bool       // match sent packets (NIC_TX) instead of received ones
 }
 
-// Matcher is a mask and a priority that flows share.
+// Matcher is a mask and a priority, shared by its flows.
 type Matcher struct {
 	object
 	dx   *DevX
-	mask []byte // as far as its last section in use
+	mask []byte // up to the last used section
 }
 
 // CreateMatcher makes a matcher by mlx5dv_create_flow_matcher. An empty mask matches every packet.
@@ -44,22 +44,22 @@ func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
 	return m, nil
 }
 
-// Close destroys the matcher. Its flows hold it.
+// Close destroys the matcher. Its flows hold it: close them first.
 func (m *Matcher) Close() error {
 	return m.close(func(h handle) error {
 		return m.dx.ctx.err("mlx5dv_destroy_flow_matcher", m.dx.m.destroyMatcher(h))
 	})
 }
 
-// FlowActions are the actions on matched packets. On ingress the flow needs DefaultMiss or Drop. On
-// egress it has Drop or no action, which sends the packet on. Firmware and the kernel refuse all
-// other combinations.
+// FlowActions are the actions on matched packets. On ingress, set either DefaultMiss or Drop. On egress, set
+// Drop or nothing: without an action the packet is sent. Firmware and the kernel refuse all other
+// combinations.
 type FlowActions struct {
-	Counters *FlowCounters // nil: no counter
-	Offset   uint32        // the index in Counters; not 0 needs HasOffsets
+	Counters *FlowCounters // nil: do not count
+	Offset   uint32        // index in Counters; other values than 0 need HasOffsets
 
-	// DefaultMiss goes on at the kernel's own rules: the packet is counted and the kernel gets it.
-	// No further flow of this domain sees the packet, so only the first match counts.
+	// DefaultMiss continues at the kernel's own rules: the packet is counted, and the kernel gets it. No
+	// other flow of this domain sees the packet, so only the first match counts.
 	DefaultMiss bool
 	Drop        bool
 }
@@ -70,10 +70,12 @@ type DevXFlow struct {
 	dx *DevX
 }
 
-// CreateFlow makes a rule by mlx5dv_create_flow, for the packets that have value under the matcher's
-// mask. A bit of value outside the mask is an error. Rules of one priority with one match count
-// together, and are refused (EEXIST) if one drops and the other does not. The flow holds its matcher
-// and its counters.
+// CreateFlow makes a rule by mlx5dv_create_flow. It matches packets equal to value in the bits of the matcher's
+// mask. value must not have other bits.
+//
+// Several rules may have the same match and priority. Each of them counts every matching packet. But if one
+// drops and another does not, the kernel refuses the second one (EEXIST). The flow holds its matcher and its
+// counters.
 func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error) {
 	match, err := value.encodeValue(m.mask)
 	if err != nil {
@@ -106,7 +108,7 @@ func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error)
 	return f, nil
 }
 
-// Close removes the rule. Its counts stay in its counters.
+// Close removes the rule. The counts stay in its counters.
 func (f *DevXFlow) Close() error {
 	return f.close(func(h handle) error {
 		return f.dx.ctx.err("ibv_destroy_flow", f.dx.ctx.v.destroyFlow(h))

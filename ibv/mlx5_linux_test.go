@@ -98,12 +98,12 @@ func udpPortMask() MatchParam {
 	return MatchParam{Outer: MatchHeaders{IPProtocol: 0xff, UDPDPort: 0xffff}}
 }
 
-// repeats is how many packets the tests of rdma-core that are translated here send.
+// repeats is the number of packets in rdma-core's tests, from which these are translated.
 const repeats = 10
 
-// TestDevXCounterFlow is test_counter_qp_flow of rdma-core's tests/test_mlx5_flow.py and
-// test_tbl_counter_action of test_mlx5_dr.py, without the queue pair, and with the octets.
-func TestDevXCounterFlow(t *testing.T) {
+// This is test_counter_qp_flow of rdma-core's tests/test_mlx5_flow.py and test_tbl_counter_action
+// of test_mlx5_dr.py, without the queue pair, and with the octets.
+func TestDevXFlowCountsPacketsAndOctets(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)
 	smac := MatchParam{Outer: MatchHeaders{SMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}}
@@ -111,13 +111,13 @@ func TestDevXCounterFlow(t *testing.T) {
 	f := b.udpTo(53)
 	b.send(f, repeats)
 	b.wantCounts(counter, times(repeats, f))
-	b.send(b.udpFrom([6]byte{2, 1, 1, 1, 1, 1}, 53), repeats) // a miss leaves it as it was
+	b.send(b.udpFrom([6]byte{2, 1, 1, 1, 1, 1}, 53), repeats) // a miss must not count
 	b.wantCounts(counter, times(repeats, f))
 }
 
-// TestDevXBulkFlow is test_counters_bulk_flow: flow i counts in counter i of one bulk, so after
-// step i counters 0 to i have counted their packets and the other counters are 0.
-func TestDevXBulkFlow(t *testing.T) {
+// This is test_counters_bulk_flow. Flow i counts in counter i of one bulk, so after step i the
+// counters 0 to i have counted their packets and the others are 0.
+func TestDevXFlowsCountAtTheirOffsetsOfABulk(t *testing.T) {
 	b := newDevXBench(t)
 	const flows = 4
 	counters := b.counts(flows)
@@ -135,11 +135,11 @@ func TestDevXBulkFlow(t *testing.T) {
 	}
 }
 
-// TestDevXDropAction is test_tbl_drop_action: of two rules the drop rule has priority and a
-// counter. The counter is 0 after the half of the traffic that the rule does not match, and then
-// counts the other half, which no rule behind it sees. test_flow_table_drop is the same rule
-// without a counter. (The software NIC takes no packet from the kernel.)
-func TestDevXDropAction(t *testing.T) {
+// This is test_tbl_drop_action. Of two rules the drop rule has priority and a counter. First comes
+// the half of the traffic that it does not match, so the counter stays 0. Then it counts the other
+// half, and the rule behind it sees none. test_flow_table_drop is the same rule without a counter.
+// (The software NIC takes no packet from the kernel.)
+func TestDevXDropRuleCountsWhatItDrops(t *testing.T) {
 	b := newDevXBench(t)
 	dropped, rest := b.counts(1), b.counts(1)
 	b.rule(0, udpPortMask(), udpPort(1), FlowActions{Counters: dropped, Drop: true})
@@ -155,9 +155,8 @@ func TestDevXDropAction(t *testing.T) {
 	b.wantCounts(rest, times(repeats/2, other))
 }
 
-// TestDevXSharedCounter is test_reuse_action_and_matcher: two rules of one matcher share one
-// counter, which then has the sum of both.
-func TestDevXSharedCounter(t *testing.T) {
+// This is test_reuse_action_and_matcher, with two rules of one matcher.
+func TestDevXSharedCounterAddsUpItsRules(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
@@ -170,10 +169,10 @@ func TestDevXSharedCounter(t *testing.T) {
 	b.wantCounts(counter, times(repeats, b.udpTo(1)))
 }
 
-// TestDevXSameMatch: mlx5_core keeps rules with the same match as one entry. Each of their counters counts once, and a
-// rule that drops cannot share the entry of one that does not (EEXIST). test_prevent_duplicate_rule of rdma-core asks for
-// EEXIST of software steering, which is not used here.
-func TestDevXSameMatch(t *testing.T) {
+// mlx5_core keeps rules with equal matches as one entry. Each of their counters counts once, and a
+// dropping rule cannot share the entry of a rule that does not drop (EEXIST). rdma-core's
+// test_prevent_duplicate_rule asks for EEXIST of software steering, which is not used here.
+func TestDevXRulesOfOneMatchCountTogether(t *testing.T) {
 	b := newDevXBench(t)
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
 	b.closes(m)
@@ -192,9 +191,8 @@ func TestDevXSameMatch(t *testing.T) {
 	b.wantCounts(other, times(2*repeats, f))
 }
 
-// TestDevXMatchers are test_create_empty_matcher and test_create_smac_matcher: the first matches
-// every packet, the second the packets of one source.
-func TestDevXMatchers(t *testing.T) {
+// These are test_create_empty_matcher and test_create_smac_matcher.
+func TestDevXMatchersSelectAllPacketsOrOneSource(t *testing.T) {
 	b := newDevXBench(t)
 	all, one := b.counts(1), b.counts(1)
 	mac := [6]byte{2, 0, 0, 0, 0, 9}
@@ -208,8 +206,8 @@ func TestDevXMatchers(t *testing.T) {
 	b.wantCounts(all, FlowCount{Packets: 2*repeats + 1, Octets: 2*repeats*uint64(len(b.udpTo(1))) + 64})
 }
 
-// TestDevXRefusals: a refusal of libmlx5, of the kernel or of firmware arrives unchanged.
-func TestDevXRefusals(t *testing.T) {
+// libmlx5, the kernel and firmware refuse in turn.
+func TestDevXRefusalsArriveUnchanged(t *testing.T) {
 	b := newDevXBench(t)
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
 	b.closes(m)
@@ -237,9 +235,8 @@ func TestDevXRefusals(t *testing.T) {
 	}
 }
 
-// TestDevXAbsent: for a device that is not mlx5, and for a library that is not libmlx5, the error
-// says so. The context goes on without DevX.
-func TestDevXAbsent(t *testing.T) {
+// The device or the library may not be mlx5's. The context must stay usable without DevX.
+func TestDevXIsRefusedWithoutMLX5(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct{ name, without, mlx5, says string }{
 		{"another driver", "devx", libs.MLX5, "not one of mlx5"},
@@ -261,9 +258,8 @@ func TestDevXAbsent(t *testing.T) {
 	}
 }
 
-// TestDevXFirmwareFails: a command that fails is an error of that object alone, and the
-// next one works.
-func TestDevXFirmwareFails(t *testing.T) {
+// The next command works again.
+func TestDevXFirmwareErrorConcernsOneObject(t *testing.T) {
 	b := newDevXBench(t, "FAIL", "QUERY_FLOW_COUNTER=EIO@2-3")
 	counter := b.counts(1)
 	b.rule(0, MatchParam{}, MatchParam{}, FlowActions{Counters: counter, DefaultMiss: true})

@@ -71,7 +71,7 @@ func (f *fakeMLX5) createFlow(_ handle, _ []byte, counters handle, offset uint32
 	return 9, f.errno
 }
 
-// fakeVerbs destroys the objects that DevX made.
+// fakeVerbs destroys the objects made by DevX.
 type fakeVerbs struct{ verbs }
 
 func (fakeVerbs) destroyFlow(handle) syscall.Errno { return 0 }
@@ -90,7 +90,7 @@ func fakeDevX(t *testing.T, m *fakeMLX5) *DevX {
 	return d
 }
 
-func TestFlowCountersQuery(t *testing.T) {
+func TestFlowCountersQueryIsOneCommand(t *testing.T) {
 	m := &fakeMLX5{}
 	d := fakeDevX(t, m)
 	for _, c := range []struct {
@@ -148,9 +148,9 @@ func TestFlowCountersQuery(t *testing.T) {
 	}
 }
 
-// TestFirmwareSaysNo: some kernels turn a bad status into an errno, others leave the status to the
-// caller. Both are errors with firmware's status, and no part of the output is used.
-func TestFirmwareSaysNo(t *testing.T) {
+// Some kernels turn a bad status into an errno, others leave the status to the caller. No part of
+// the output may be used in either case.
+func TestBadFirmwareStatusIsAnErrorWithOrWithoutErrno(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		errno  syscall.Errno
@@ -194,8 +194,7 @@ func TestFirmwareSaysNo(t *testing.T) {
 	}
 }
 
-// TestDevXLifetimes: each object holds its parents, and an error of Close names the holders.
-func TestDevXLifetimes(t *testing.T) {
+func TestDevXObjectsHoldTheirParents(t *testing.T) {
 	m := &fakeMLX5{}
 	d := fakeDevX(t, m)
 	counters, err := d.AllocFlowCounters(2)
@@ -234,8 +233,8 @@ func TestDevXLifetimes(t *testing.T) {
 	}
 }
 
-// TestFlowsOfAnOldLibrary: before rdma-core 60 a flow can name an object, not a counter of it.
-func TestFlowsOfAnOldLibrary(t *testing.T) {
+// Before rdma-core 60 a flow can name an object, but no counter within it.
+func TestOldLibraryRefusesCounterOffsets(t *testing.T) {
 	m := &fakeMLX5{old: true}
 	d := fakeDevX(t, m)
 	if d.HasOffsets() {

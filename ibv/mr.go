@@ -9,8 +9,8 @@ import (
 // AccessFlags is enum ibv_access_flags.
 type AccessFlags uint32
 
-// The kinds of access: to a memory region, or of the peer through a queue pair. Local reads are
-// always allowed.
+// The kinds of access to a memory region, and of a peer through a queue pair. Local reads are always
+// allowed.
 const (
 	AccessLocalWrite AccessFlags = 1 << iota
 	AccessRemoteWrite
@@ -18,9 +18,9 @@ const (
 	AccessRemoteAtomic
 )
 
-// MR is a memory region: memory that the device reads and writes while the program runs on. It is
-// never part of the Go heap, which the runtime may reuse for something else. AllocMR makes a mapping
-// for it; RegMR takes a mapping of the caller's.
+// MR is a memory region: the device may read and write its memory at any time. It must never be part of
+// the Go heap, which the runtime may reuse for something else. AllocMR maps memory for the region; RegMR
+// takes a mapping of the caller.
 type MR struct {
 	object
 	pd    *PD
@@ -29,14 +29,14 @@ type MR struct {
 	owned bool // Close unmaps mem
 }
 
-// AllocMR maps length bytes of zeroed memory and registers them. Close gives them back.
+// AllocMR maps length bytes of zeroed memory and registers them. Close unmaps them.
 func (p *PD) AllocMR(length int, access AccessFlags) (*MR, error) {
 	if length < 1 {
 		return nil, fmt.Errorf("%s: allocating a memory region of %d bytes: %w", p.device, length, syscall.EINVAL)
 	}
 
-	// A private mapping would be copied at a fork, and one side would then have pages that the device
-	// does not know.
+	// Use a shared mapping. A fork would copy a private one, and the device would know only the pages of
+	// one process.
 	mem, err := syscall.Mmap(-1, 0, length, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping %d bytes for a memory region: %w", p.device, length, err)
@@ -49,8 +49,8 @@ func (p *PD) AllocMR(length int, access AccessFlags) (*MR, error) {
 	return m, nil
 }
 
-// RegMR registers mem: part of a mapping, not of the Go heap. The caller keeps it mapped until the
-// region is closed; after a Close that fails, until the [Context] is.
+// RegMR registers mem, which must be part of a mapping, not of the Go heap. Keep it mapped until the
+// region is closed, or until the [Context] is closed if closing the region fails.
 func (p *PD) RegMR(mem []byte, access AccessFlags) (*MR, error) {
 	return p.register(mem, access, false)
 }
@@ -72,7 +72,7 @@ func (p *PD) register(mem []byte, access AccessFlags, owned bool) (*MR, error) {
 	return m, nil
 }
 
-// explainRegMR adds to the errno its meaning in ibv_reg_mr(3) and in the kernel.
+// explainRegMR adds the meaning of the errno according to ibv_reg_mr(3) and the kernel.
 func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags) error {
 	switch {
 	case errno == syscall.EINVAL && access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
@@ -83,8 +83,8 @@ func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags
 	return err
 }
 
-// Bytes returns the memory; nil once the region is closed. Close unmaps memory of AllocMR, so do
-// not keep a slice of it longer. The device may write at any moment: a completion says that it has.
+// Bytes returns the memory, or nil if the region is closed. Do not use the slice after Close, which unmaps
+// the memory of AllocMR. The device may write at any moment. Only a completion tells that it is done.
 func (m *MR) Bytes() []byte {
 	if m.use() != nil {
 		return nil
@@ -94,18 +94,18 @@ func (m *MR) Bytes() []byte {
 	return m.mem
 }
 
-// Addr returns where the memory begins, for the Addr of an [SGE] and for the peer's RemoteAddr.
+// Addr returns the address of the memory, for SGE.Addr here and SendWR.RemoteAddr at the peer.
 func (m *MR) Addr() uint64 { return m.reg.addr }
 
-// LKey returns the key by which local work requests name the region.
+// LKey returns the key of the region for local work requests.
 func (m *MR) LKey() uint32 { return m.reg.lkey }
 
-// RKey returns the key by which a peer names the region.
+// RKey returns the key of the region for a peer's work requests.
 func (m *MR) RKey() uint32 { return m.reg.rkey }
 
-// Close deregisters the memory, and unmaps it if AllocMR mapped it. No posted request may name the
-// region any more. If the device refuses, it may still write there, so the memory stays mapped
-// until the device is closed.
+// Close deregisters the memory, and unmaps it if AllocMR has mapped it. First wait for the completions of
+// all requests that use the region. If the device refuses, it may still write to the memory, which then
+// stays mapped until the device is closed.
 func (m *MR) Close() error {
 	return m.close(func(h handle) error {
 		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.v.deregMR(h)); err != nil {
@@ -115,7 +115,7 @@ func (m *MR) Close() error {
 			return err
 		}
 
-		m.pd.regionByLKey.CompareAndDelete(m.reg.lkey, m) // a new region may have the key already
+		m.pd.regionByLKey.CompareAndDelete(m.reg.lkey, m) // a new region may have got the key already
 		if m.owned {
 			return syscall.Munmap(m.mem)
 		}

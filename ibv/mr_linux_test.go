@@ -16,7 +16,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// stamp is the text that the tests write into a region, to know its memory again.
+// stamp is written into a region to recognize its memory later.
 const stamp = "a region's own memory"
 
 // kept reports whether the memory at an address has the stamp still. That the address is mapped says nothing: the
@@ -30,8 +30,8 @@ func kept(t *testing.T, addr uint64) bool {
 	return err == nil && string(got) == stamp
 }
 
-// TestMemoryRegions: the owner, the keys and the lifetime of a region's memory.
-func TestMemoryRegions(t *testing.T) {
+// AllocMR maps the memory of the first region; the caller maps that of the second.
+func TestMemoryRegionsAreUnmappedOnlyByTheirOwner(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := must(b.pd.AllocMR(10_000, everyAccess))(t)
 	mem := m.Bytes()
@@ -70,8 +70,8 @@ func TestMemoryRegions(t *testing.T) {
 	b.check(syscall.Munmap(own))
 }
 
-// TestMemoryRegionRefusals: the refusals of ibv_reg_mr(3) and the kernel, with the remedy.
-func TestMemoryRegionRefusals(t *testing.T) {
+// The refusals are those of ibv_reg_mr(3) and of the kernel.
+func TestRefusedMemoryRegionNamesTheRemedy(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs})
 	for _, length := range []int{0, -1} {
@@ -93,9 +93,9 @@ func TestMemoryRegionRefusals(t *testing.T) {
 	}
 }
 
-// TestMemoryStaysUnderTheDevice: a device that refuses to deregister may still write, so the memory
-// stays mapped as long as the context. After EBUSY, Close can be repeated.
-func TestMemoryStaysUnderTheDevice(t *testing.T) {
+// A device that refuses to deregister may still write, so the memory stays mapped as long as the
+// context. After EBUSY, Close can be repeated.
+func TestMemoryStaysMappedIfTheDeviceKeepsIt(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newLibrary(t, wire, libs.Verbs, "FAIL", "ibv_dereg_mr=EBUSY@1-1,ibv_dereg_mr=EPERM,ibv_close_device=EBUSY")
 	b.abandons = true
@@ -120,8 +120,7 @@ func TestMemoryStaysUnderTheDevice(t *testing.T) {
 	}
 }
 
-// TestBusyMemory: memory that was busy at first is unmapped once.
-func TestBusyMemory(t *testing.T) {
+func TestBusyMemoryIsUnmappedOnce(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs}, "FAIL", "ibv_dereg_mr=EBUSY@1-1")
 	m := must(b.pd.AllocMR(4096, everyAccess))(t)
 	copy(m.Bytes(), stamp)
@@ -135,9 +134,8 @@ func TestBusyMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesWithTheContext: on a device that is gone no region can be deregistered, and closing
-// the context unmaps every region.
-func TestMemoryGoesWithTheContext(t *testing.T) {
+// On a removed device no region can be deregistered.
+func TestMemoryOfARemovedDeviceIsUnmappedWithTheContext(t *testing.T) {
 	control := must(ibvtest.NewControl(t.TempDir() + "/control"))(t)
 	defer control.Close()
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs, "CONTROL", control.Path())
@@ -164,8 +162,8 @@ func TestMemoryGoesWithTheContext(t *testing.T) {
 	}
 }
 
-// TestRegionAccess: an access that the region does not allow ends in an error, at the peer or here.
-func TestRegionAccess(t *testing.T) {
+// The error shows at the peer, or here.
+func TestForbiddenAccessToARegionEndsInAnError(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct {
 		name   string
@@ -206,8 +204,8 @@ func TestRegionAccess(t *testing.T) {
 	}
 }
 
-// TestQueryGID: on Ethernet a GID is an address of the netdev.
-func TestQueryGID(t *testing.T) {
+// This holds on Ethernet.
+func TestGIDIsAnAddressOfTheNetdev(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	port := must(b.ctx.QueryPort(1))(t)
 	gid := must(b.ctx.QueryGID(1, 0))(t)
@@ -226,8 +224,8 @@ func TestQueryGID(t *testing.T) {
 	}
 }
 
-// TestAddressHandles: the objects that address handles hold, and the device's refusals.
-func TestAddressHandles(t *testing.T) {
+// The second half checks the device's refusals.
+func TestAddressHandleHoldsItsDomain(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	a := b.address()
 	ah := must(b.pd.CreateAH(a))(t)

@@ -2,7 +2,8 @@ package ibv
 
 import "fmt"
 
-// name returns the word for v, or kind and number of a value that only a newer library has.
+// name returns the word for v. A newer library may have values without a word here: then it returns kind
+// and number.
 func name[T ~uint8 | ~uint32](kind string, v T, words ...string) string {
 	if uint64(v) < uint64(len(words)) {
 		return words[v]

@@ -37,8 +37,8 @@ func (r *recorder) End(call int) {
 	}
 }
 
-// TestEveryVerbIsNamed: the verbs passed to Options.Calls equal the library's own record of calls,
-// and each comes with the name of the device.
+// Options.Calls must see exactly the calls recorded by the software library, each with the name of
+// the device.
 func TestEveryVerbIsNamed(t *testing.T) {
 	b := newDevXBench(t)
 	before := must(ibvtest.ReadStatistics(b.statistics))(t)

@@ -2,7 +2,7 @@ package ibv
 
 import "syscall"
 
-// namedMLX5 is mlx5 with every call told to Calls.
+// namedMLX5 reports every call of mlx5 to Calls.
 type namedMLX5 struct {
 	mlx5
 	naming

@@ -2,16 +2,16 @@ package ibv
 
 import "syscall"
 
-// Calls is told of every call of a verb, so that the verb in which a library ended the process is
-// known. Begin is called before the verb, with the device's name ("" for verbs of the library), and
-// returns a number for End, which is called after it. Many goroutines call both, on every path: they
-// must neither block nor allocate.
+// Calls observes every call of a verb. If a library ends the process, an implementation can tell in which verb.
+// Begin is called before the verb, with the name of the device ("" for verbs of the library). End is called after
+// the verb, with the number returned by Begin. Many goroutines call both, also while packets are posted and
+// polled, so they must neither block nor allocate.
 type Calls interface {
 	Begin(device, verb string) int
 	End(call int)
 }
 
-// named is a call that Calls knows of. The zero value is a call without Calls.
+// named is a call reported to Calls. The zero value is an unreported call.
 type named struct {
 	calls Calls
 	call  int
@@ -23,7 +23,7 @@ func (n named) end() {
 	}
 }
 
-// begin tells Calls, if the options have one, of a call of a device's verb.
+// begin reports the start of a call to Calls, if any. Call end on the result when the verb has returned.
 func (o *Options) begin(device, verb string) named {
 	if o.Calls == nil {
 		return named{}
@@ -39,7 +39,7 @@ type naming struct {
 
 func (n naming) begin(verb string) named { return n.opts.begin(n.device, verb) }
 
-// name returns v, with every call told to Calls as one of the device if the options have Calls.
+// name returns verbs that report every call to Calls with the device's name. Without Calls it returns v itself.
 func (o *Options) name(v verbs, device string) verbs {
 	if o.Calls == nil {
 		return v
@@ -55,8 +55,8 @@ func (o *Options) nameMLX5(m mlx5, device string) mlx5 {
 	return namedMLX5{m, naming{o, device}}
 }
 
-// namedVerbs is verbs with every call told to Calls. The methods that it does not override call no
-// verb of a device.
+// namedVerbs reports every call of verbs to Calls. The methods without an override here call no verb of a
+// device.
 type namedVerbs struct {
 	verbs
 	naming

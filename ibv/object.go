@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// handle is the address of an object in the library's memory; 0 means no object. It is never
-// dereferenced in Go.
+// handle is the address of an object in the library's memory, or 0 for no object. Go code never
+// dereferences it.
 type handle uintptr
 
-// object is the common part of all objects: the objects that hold it, the objects that it holds,
-// and whether it is closed. Calls share mu and Close takes it alone, so no call meets a freed
+// object is the common part of all objects. It knows its parents and holders, and whether it is
+// closed. Calls take mu for reading and Close takes it for writing, so no call ever uses a freed
 // object.
 //
-// Lock order: mu of an object before mu of its parents, and mu before heldMu. A call on a child
-// that needs a parent's handle takes both in this order.
+// Lock order: mu of an object before mu of its parents, and mu before heldMu. For example, a call on
+// a child takes both if it needs a parent's handle.
 type object struct {
 	kind   string // "queue pair"
 	device string // "mlx5_0"; empty for the library
@@ -30,12 +30,12 @@ type object struct {
 	heldMu  sync.Mutex
 	parents []*object
 	holders []*object
-	// abandoned says that destroying the object, or a former holder of it, has failed: the library may
-	// still know that one. See "Lifetimes" in doc.go.
+	// abandoned is set when destroying this object, or one of its former holders, has failed. The
+	// library may still use the object then. See "Lifetimes" in doc.go.
 	abandoned bool
 }
 
-// name is how errors call the object.
+// name returns the object's name for errors.
 func (o *object) name() string {
 	if o.device == "" {
 		return o.kind
@@ -43,12 +43,12 @@ func (o *object) name() string {
 	return o.device + ": " + o.kind
 }
 
-// init holds the parents and makes the object with create. It is called once, before another
+// init makes the object with create, and lets it hold the parents. Call it once, before another
 // goroutine can reach the object. After an error no parent is held.
 func (o *object) init(kind, device string, create func() (handle, error), parents ...*object) (err error) {
 	o.kind, o.device = kind, device
 
-	// A read lock must not be taken twice: a Close that waits between the two would block both.
+	// Never take a read lock twice. If a Close waits between the two, neither can continue.
 	parents = distinct(parents)
 	for _, p := range parents {
 		if err := p.use(); err != nil {
@@ -68,7 +68,7 @@ func (o *object) init(kind, device string, create func() (handle, error), parent
 	return nil
 }
 
-// distinct returns each object once, in the order of the first.
+// distinct removes repeated objects from the list. The order stays.
 func distinct(all []*object) (once []*object) {
 	for _, o := range all {
 		if !slices.Contains(once, o) {
@@ -78,7 +78,8 @@ func distinct(all []*object) (once []*object) {
 	return once
 }
 
-// use keeps the object open until done, or returns ErrClosed.
+// use keeps the object open until the caller calls done. It returns ErrClosed if the object is closed:
+// then done must not be called.
 func (o *object) use() error {
 	o.mu.RLock()
 	if o.closed {
@@ -90,7 +91,7 @@ func (o *object) use() error {
 
 func (o *object) done() { o.mu.RUnlock() }
 
-// adopt has o hold one more parent until it is closed. The caller uses both.
+// adopt adds a parent, which o holds until o is closed. The caller has called use on both.
 func (o *object) adopt(parent *object) {
 	o.heldMu.Lock()
 	defer o.heldMu.Unlock()
@@ -102,14 +103,14 @@ func (o *object) adopt(parent *object) {
 	parent.hold(o)
 }
 
-// hold notes a child that holds o.
+// hold adds child to the holders of o.
 func (o *object) hold(child *object) {
 	o.heldMu.Lock()
 	defer o.heldMu.Unlock()
 	o.holders = append(o.holders, child)
 }
 
-// release is the inverse of hold, for a child that is closed.
+// release removes a closed child from the holders of o.
 func (o *object) release(child *object) {
 	o.heldMu.Lock()
 	defer o.heldMu.Unlock()
@@ -119,7 +120,8 @@ func (o *object) release(child *object) {
 	o.abandoned = o.abandoned || child.abandoned
 }
 
-// listHolders names the holders: "2 flows, 1 queue pair". Without any it returns "".
+// listHolders describes the holders, for example "2 flows, 1 queue pair", or returns "" if there are
+// none.
 func (o *object) listHolders() string {
 	o.heldMu.Lock()
 	defer o.heldMu.Unlock()
@@ -143,8 +145,8 @@ func (o *object) listHolders() string {
 	return strings.Join(kinds, ", ")
 }
 
-// close destroys the object, unless it is held. EBUSY leaves it open, because the caller can close
-// what keeps it busy; not if that is an abandoned child, which nobody can close.
+// close destroys the object, unless it is held. EBUSY leaves the object open: the caller can close
+// whatever keeps it busy, and try again. The exception is an abandoned child, which nobody can close.
 func (o *object) close(destroy func(handle) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,7 +163,7 @@ func (o *object) close(destroy func(handle) error) error {
 		return err
 	}
 
-	// Success frees abandoned children, too.
+	// On success the library has freed abandoned children, too.
 	o.abandoned = err != nil
 	o.closed = true
 	o.h = 0

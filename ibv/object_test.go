@@ -21,8 +21,7 @@ func newObject(t *testing.T, kind string, parents ...*object) *object {
 
 func freed(handle) error { return nil }
 
-// TestCloseInTheWrongOrder: a held object stays open, and the error names its holders.
-func TestCloseInTheWrongOrder(t *testing.T) {
+func TestCloseOfAHeldObjectNamesTheHolders(t *testing.T) {
 	ctx := newObject(t, "context")
 	counters := newObject(t, "counters object", ctx)
 	f1 := newObject(t, "flow", ctx, counters)
@@ -65,8 +64,7 @@ func TestCloseInTheWrongOrder(t *testing.T) {
 	}
 }
 
-// TestAFailedCreateHoldsNothing: the parents can be closed.
-func TestAFailedCreateHoldsNothing(t *testing.T) {
+func TestFailedCreateHoldsNoParent(t *testing.T) {
 	ctx := newObject(t, "context")
 	want := errors.New("no")
 	if err := new(object).init("flow", "dev0", func() (handle, error) { return 0, want }, ctx); !errors.Is(err, want) {
@@ -77,9 +75,9 @@ func TestAFailedCreateHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestDestroyFails: EBUSY leaves an object open, and any other errno abandons it. An object that an
-// abandoned child keeps busy is abandoned with the child.
-func TestDestroyFails(t *testing.T) {
+// EBUSY leaves an object open, and any other errno abandons it. An object kept busy by an abandoned
+// child is abandoned with the child.
+func TestFailedDestroyAbandonsTheObjectUnlessBusy(t *testing.T) {
 	answer := func(errno syscall.Errno) func(handle) error {
 		return func(handle) error { return &Error{Verb: "ibv_destroy_x", Device: "dev0", Errno: errno} }
 	}
@@ -105,8 +103,8 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForCalls is for the race detector: users, makers of children and closers run at
-// once. No closed object is used, and no object is closed while it has a child.
+// For the race detector: users, makers of children and closers run at once. No closed object may be
+// used, and none may be closed while it has a child.
 func TestCloseWaitsForCalls(t *testing.T) {
 	for range 50 {
 		parent := newObject(t, "counters object")

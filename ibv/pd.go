@@ -2,8 +2,8 @@ package ibv
 
 import "sync"
 
-// PD is a protection domain. Its queue pairs can use its own memory regions and address handles,
-// and no others.
+// PD is a protection domain. Its queue pairs can only use memory regions and address handles of the same
+// domain.
 type PD struct {
 	object
 	ctx *Context

@@ -2,8 +2,8 @@ package ibv
 
 import "net/netip"
 
-// PortAttr is struct ibv_port_attr: what ibv_query_port(3) says of a port. LIDs, subnet manager and
-// service levels are InfiniBand's.
+// PortAttr is struct ibv_port_attr; see ibv_query_port(3). Only InfiniBand has LIDs, a subnet manager and
+// service levels.
 type PortAttr struct {
 	State         PortState
 	MaxMTU        MTU
@@ -16,7 +16,7 @@ type PortAttr struct {
 	PKeyTblLen    uint16
 	LID           uint16
 	SMLID         uint16
-	LMC           uint8 // 2^LMC LIDs lead to the port
+	LMC           uint8 // the port has 2^LMC LIDs
 	MaxVLNum      uint8 // a code, see ibv_query_port(3)
 	SMSL          uint8
 	SubnetTimeout uint8
@@ -32,7 +32,7 @@ type PortAttr struct {
 // PortState is enum ibv_port_state.
 type PortState uint32
 
-// The states of a port. Packets pass in PortActive.
+// The states of a port. Packets pass only in PortActive.
 const (
 	PortNop PortState = iota
 	PortDown
@@ -60,7 +60,7 @@ func (l LinkLayer) String() string {
 	return name("link layer", l, "unspecified", "InfiniBand", "Ethernet")
 }
 
-// MTU is enum ibv_mtu: 1 is 256 bytes, each step doubles.
+// MTU is enum ibv_mtu: 1 means 256 bytes, and each step doubles the size.
 type MTU uint32
 
 // The MTUs.
@@ -72,7 +72,7 @@ const (
 	MTU4096
 )
 
-// Bytes returns the MTU in bytes; 0 for a value that is not one of the five.
+// Bytes returns the MTU in bytes, or 0 for an unknown value.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -80,7 +80,7 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// QueryPort reads the attributes of a port; the first is 1. A port that the device lacks is EINVAL.
+// QueryPort reads the attributes of a port. The first port is 1. An unknown port is EINVAL.
 func (c *Context) QueryPort(port uint8) (PortAttr, error) {
 	var a PortAttr
 	if err := c.use(); err != nil {
@@ -91,15 +91,15 @@ func (c *Context) QueryPort(port uint8) (PortAttr, error) {
 	return a, c.err("ibv_query_port", c.v.queryPort(c.h, port, &a))
 }
 
-// GID is union ibv_gid: the address of a port, in the order of the wire. On Ethernet it is an
-// IPv6 address, or an IPv4 address in the form ::ffff:a.b.c.d.
+// GID is union ibv_gid: the address of a port, in network order. On Ethernet it is an IPv6 address, or an
+// IPv4 address written as ::ffff:a.b.c.d.
 type GID [16]byte
 
-// String is the GID as an IPv6 address.
+// String formats the GID as an IPv6 address.
 func (g GID) String() string { return netip.AddrFrom16(g).String() }
 
-// QueryGID reads an entry of a port's GID table, from index 0 to PortAttr.GIDTblLen-1. An entry
-// without an address is zero.
+// QueryGID reads an entry of a port's GID table. The index goes from 0 to PortAttr.GIDTblLen-1. An unused
+// entry is zero.
 func (c *Context) QueryGID(port uint8, index int) (GID, error) {
 	var g GID
 	if err := c.use(); err != nil {

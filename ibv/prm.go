@@ -2,15 +2,17 @@ package ibv
 
 import "fmt"
 
-// prmCodec walks the fields of one structure of the PRM, the manual of mlx5 firmware: big endian,
-// where a field has a width and a position in bits, counted from the first byte's most significant
-// bit. One walk of a structure's prm method encodes it, decodes it, or lists the fields, so the
+// prmCodec walks the fields of a structure of the PRM, the manual of mlx5 firmware. Structures are big
+// endian. A field has a width and a position in bits, counted from the most significant bit of the first
+// byte.
+//
+// Each structure has one method prm. Depending on the mode, it encodes, decodes, or lists the fields, so the
 // three cannot differ.
 type prmCodec struct {
 	b    []byte
 	mode prmMode
-	list []prmField // of prmList
-	err  error      // of prmEncode: the first value that is wider than its field
+	list []prmField // result of prmList
+	err  error      // prmEncode: the first value wider than its field
 }
 
 type prmMode uint8
@@ -21,7 +23,7 @@ const (
 	prmList
 )
 
-// prmField is a field as mlx5_ifc.h has it: name, bits before it, width in bits.
+// prmField is a field of mlx5_ifc.h: its name, the number of bits before it, and its width in bits.
 type prmField struct {
 	name       string
 	bit, width int
@@ -30,7 +32,7 @@ type prmField struct {
 // prmStruct is a PRM structure, or a section of one.
 type prmStruct interface{ prm(c *prmCodec) }
 
-// encodePRM appends size bytes that hold s.
+// encodePRM appends s as size bytes. It returns an error if a value is wider than its field.
 func encodePRM(b []byte, size int, s prmStruct) ([]byte, error) {
 	at := len(b)
 	b = pad(b, at+size)
@@ -39,12 +41,12 @@ func encodePRM(b []byte, size int, s prmStruct) ([]byte, error) {
 	return b, c.err
 }
 
-// decodePRM reads s from b, which must be long enough for every field of it.
+// decodePRM reads s from b, which must be long enough for all its fields.
 func decodePRM(b []byte, s prmStruct) {
 	s.prm(&prmCodec{b: b, mode: prmDecode})
 }
 
-// field walks a number of up to 64 bits at any bit position.
+// field walks a number of up to 64 bits. It may begin at any bit.
 func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, width int, v *T) {
 	switch c.mode {
 	case prmList:
@@ -70,7 +72,7 @@ func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, wi
 	}
 }
 
-// octets walks a field of whole bytes in network order, such as an address.
+// octets walks a field of whole bytes in network order, for example an address.
 func octets(c *prmCodec, name string, bit int, v []byte) {
 	switch c.mode {
 	case prmList:

@@ -12,14 +12,14 @@ const (
 // Sizes in bytes of the commands' input and output.
 const (
 	prmInSize              = 16 // input of ALLOC_FLOW_COUNTER and QUERY_HCA_CAP
-	prmOutSize             = 16 // status and syndrome, and the first words of a command's own output
+	prmOutSize             = 16 // status, syndrome, and the first words of the command's own output
 	queryFlowCounterInSize = 32
 	trafficCounterSize     = 16
 	hcaCapSize             = 0x1000
 )
 
-// prmHeader encodes the head of every command. The user id stays 0: libmlx5's context has one,
-// which the kernel fills in.
+// prmHeader encodes the head of every command. Leave the user id 0: the kernel fills in that of libmlx5's
+// context.
 func prmHeader(c *prmCodec, op, mod uint16) {
 	field(c, "opcode", 0x00, 0x10, &op)
 	field(c, "op_mod", 0x30, 0x10, &mod)
@@ -36,8 +36,7 @@ func (s *prmStatus) prm(c *prmCodec) {
 	field(c, "syndrome", 0x20, 0x20, &s.Syndrome)
 }
 
-// String names the firmware's status for errors. Statuses of one command come with a syndrome that
-// only the vendor can read.
+// String describes the firmware's status for errors. Only the vendor knows the meaning of the syndrome.
 func (s prmStatus) String() string {
 	name, ok := map[uint8]string{
 		0x01: "internal error", 0x02: "bad operation", 0x03: "bad parameter", 0x04: "bad system state",
@@ -51,11 +50,11 @@ func (s prmStatus) String() string {
 	return fmt.Sprintf("%s (status %#x, syndrome %#x)", name, s.Status, s.Syndrome)
 }
 
-// allocFlowCounterIn is struct mlx5_ifc_alloc_flow_counter_in_bits. Bulk and BulkLogSize are two
-// ways to give the number of counters; both 0 is one counter.
+// allocFlowCounterIn is struct mlx5_ifc_alloc_flow_counter_in_bits. Set the number of counters either in
+// BulkLogSize or in Bulk. If both are 0, it is one counter.
 type allocFlowCounterIn struct {
 	BulkLogSize uint8 // 2^n counters
-	Bulk        uint8 // one bit set: 128 times that
+	Bulk        uint8 // a power of two: 128 times this number
 }
 
 func (a *allocFlowCounterIn) prm(c *prmCodec) {
@@ -75,8 +74,8 @@ func (a *allocFlowCounterOut) prm(c *prmCodec) {
 	field(c, "flow_counter_id", 0x40, 0x20, &a.FlowCounterID)
 }
 
-// queryFlowCounterIn is struct mlx5_ifc_query_flow_counter_in_bits without the memory region of
-// dump_to_memory: the values come inline.
+// queryFlowCounterIn is struct mlx5_ifc_query_flow_counter_in_bits without dump_to_memory. We get the values
+// in the output, so there is no memory region.
 type queryFlowCounterIn struct {
 	Clear         bool
 	NumOfCounters uint32 // from FlowCounterID on; 0 has the same result as 1
@@ -101,18 +100,17 @@ type queryHCACapIn struct {
 	Type uint16
 }
 
-// The lowest bit of the operation modifier asks for the current values, not for the most that the
-// device could have.
+// The lowest bit of the operation modifier asks for the current values instead of the device's maxima.
 func (q *queryHCACapIn) prm(c *prmCodec) { prmHeader(c, opQueryHCACap, q.Type<<1|1) }
 
-// hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits that counters and matches need.
+// hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits about counters and matches.
 type hcaCap struct {
 	HCACap2              bool   // there is a second structure
 	FlowCounterBulkAlloc uint8  // bit n: bulks of 128<<n
 	FlexParserProtocols  uint32 // flexICMP and others
 }
 
-// Protocols of flex_parser_protocols, which misc_3 can match.
+// Bits of flex_parser_protocols, for matches on misc_3.
 const (
 	flexICMP   = 1 << 8
 	flexICMPv6 = 1 << 9
@@ -124,7 +122,7 @@ func (h *hcaCap) prm(c *prmCodec) {
 	field(c, "flex_parser_protocols", 0x540, 0x20, &h.FlexParserProtocols)
 }
 
-// hcaCap2Fields is the part of struct mlx5_ifc_cmd_hca_cap_2_bits that counters need.
+// hcaCap2Fields is the part of struct mlx5_ifc_cmd_hca_cap_2_bits about counters.
 type hcaCap2Fields struct {
 	FlowCounterBulkLogMaxAlloc    uint8 // the largest flow_counter_bulk_log_size; 0: the device has no such field
 	FlowCounterBulkLogGranularity uint8 // the smallest

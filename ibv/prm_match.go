@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// MatchParam is the set of fields that a [Matcher] compares, as struct
-// mlx5_ifc_fte_match_param_bits of the PRM: one as the matcher's mask, and one per flow as the
-// value. Numbers are in host order. A field that is zero in the mask is not compared.
+// MatchParam is struct mlx5_ifc_fte_match_param_bits of the PRM: the fields compared by a [Matcher]. The
+// matcher has one as its mask, and each flow has one as its value. Numbers are in host order. A field of zero
+// in the mask is not compared.
 type MatchParam struct {
 	Outer MatchHeaders
 	Misc  MatchMisc
@@ -16,8 +16,8 @@ type MatchParam struct {
 	Misc3 MatchMisc3
 }
 
-// MatchHeaders is struct mlx5_ifc_fte_match_set_lyr_2_4_bits: one level of headers, from Ethernet to
-// the ports. Ask for ports and TCP flags together with their IPProtocol.
+// MatchHeaders is struct mlx5_ifc_fte_match_set_lyr_2_4_bits: one level of headers, from Ethernet to the
+// ports. To match ports or TCP flags, also match IPProtocol.
 type MatchHeaders struct {
 	SMAC       [6]byte
 	DMAC       [6]byte
@@ -66,8 +66,7 @@ func (h *MatchHeaders) prm(c *prmCodec) {
 	octets(c, "dst_ip", 0x180, h.DstIP[:])
 }
 
-// MatchMisc is the part of struct mlx5_ifc_fte_match_set_misc_bits that packets of
-// Ethernet have.
+// MatchMisc is struct mlx5_ifc_fte_match_set_misc_bits without the fields of InfiniBand.
 type MatchMisc struct {
 	GRECPresent         uint8 // 1: the header has a checksum
 	GREKPresent         uint8 // 1: the header has a key
@@ -114,8 +113,8 @@ func (m *MatchMisc) prm(c *prmCodec) {
 	field(c, "outer_esp_spi", 0x180, 0x20, &m.OuterESPSPI)
 }
 
-// MatchMisc2 is the MPLS part of struct mlx5_ifc_fte_match_set_misc2_bits: whole label
-// stack entries, label 20 bits, EXP 3, bottom of stack 1, TTL 8.
+// MatchMisc2 is the MPLS part of struct mlx5_ifc_fte_match_set_misc2_bits. A field is a whole label stack
+// entry: label 20 bits, EXP 3, bottom of stack 1, TTL 8.
 type MatchMisc2 struct {
 	OuterFirstMPLS        uint32
 	InnerFirstMPLS        uint32
@@ -130,8 +129,8 @@ func (m *MatchMisc2) prm(c *prmCodec) {
 	field(c, "outer_first_mpls_over_udp", 0x60, 0x20, &m.OuterFirstMPLSOverUDP)
 }
 
-// MatchMisc3 is the ICMP part of struct mlx5_ifc_fte_match_set_misc3_bits. A device
-// matches it only with its flex parser set up for ICMP.
+// MatchMisc3 is the ICMP part of struct mlx5_ifc_fte_match_set_misc3_bits. A device compares it only if its
+// flex parser is set up for ICMP: see [DevX.MatchesICMP].
 type MatchMisc3 struct {
 	ICMPHeaderData   uint32 // the four bytes behind the checksum
 	ICMPv6HeaderData uint32
@@ -153,8 +152,8 @@ func (m *MatchMisc3) prm(c *prmCodec) {
 // matchSection is the size of every section of fte_match_param, in bytes.
 const matchSection = 64
 
-// sections lists the parts in the order of fte_match_param. The place of a section is also its bit
-// in match_criteria_enable (MLX5_MATCH_OUTER_HEADERS and so on).
+// sections lists the parts in the order of fte_match_param. The index of a section is also its bit in
+// match_criteria_enable (MLX5_MATCH_OUTER_HEADERS and so on).
 func (m *MatchParam) sections() []prmStruct {
 	return []prmStruct{&m.Outer, &m.Misc, &m.Inner, &m.Misc2, &m.Misc3}
 }
@@ -171,9 +170,9 @@ func (m *MatchParam) encode() (b []byte, err error) {
 	return b, nil
 }
 
-// encodeMask encodes the mask as far as its last section in use, and returns the criteria that name
-// the sections in use. Kernels refuse sections that they do not know, so empty sections are cut
-// off. One stays even when all are empty, which matches every packet.
+// encodeMask encodes the mask up to its last used section, and returns the criteria of the used sections. A
+// kernel refuses sections unknown to it, so we cut off empty ones. An empty mask, which matches every packet,
+// still has one section.
 func (m *MatchParam) encodeMask() (mask []byte, criteria uint8, err error) {
 	mask, err = m.encode()
 	if err != nil {
@@ -193,8 +192,8 @@ func (m *MatchParam) encodeMask() (mask []byte, criteria uint8, err error) {
 	return mask[:end], criteria, nil
 }
 
-// encodeValue encodes the value under a mask, at the mask's length. It refuses a bit outside the
-// mask: firmware would not compare it, so the caller meant something else.
+// encodeValue encodes the value at the length of the mask. It refuses a bit outside the mask: firmware would
+// ignore it, and the caller must have meant something else.
 func (m *MatchParam) encodeValue(mask []byte) ([]byte, error) {
 	b, err := m.encode()
 	if err != nil {
@@ -202,7 +201,7 @@ func (m *MatchParam) encodeValue(mask []byte) ([]byte, error) {
 	}
 
 	for i, v := range b {
-		var allowed byte // nothing behind the mask's end
+		var allowed byte // 0 beyond the end of the mask
 		if i < len(mask) {
 			allowed = mask[i]
 		}

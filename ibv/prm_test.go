@@ -55,7 +55,7 @@ func columns(t testing.TB, list string) (fields []prmField, size int) {
 	return fields, bit / 8
 }
 
-func TestPRMPositions(t *testing.T) {
+func TestPRMFieldsLieWhereTheHeadersHaveThem(t *testing.T) {
 	for _, c := range []struct {
 		name, list string
 		size       int
@@ -85,11 +85,11 @@ func TestPRMPositions(t *testing.T) {
 	}
 }
 
-// TestPRMCapabilityPositions: the two structures have many bits, and the codec reads a few fields.
-// The positions are the sums over CmdHcaCap and CmdHcaCap2 of the same file. The first two also
-// come from Linux's include/linux/mlx5/mlx5_ifc.h, and the third, with the bits of ICMP, from
-// rdma-core's providers/mlx5/mlx5_ifc.h and DPDK's mlx5_prm.h.
-func TestPRMCapabilityPositions(t *testing.T) {
+// The two structures have thousands of bits, and the codec reads a few fields. The positions are
+// the sums over CmdHcaCap and CmdHcaCap2 of the file named above. The first two also come from
+// Linux's include/linux/mlx5/mlx5_ifc.h, and the third, with the bits of ICMP, from rdma-core's
+// providers/mlx5/mlx5_ifc.h and DPDK's mlx5_prm.h.
+func TestPRMCapabilitiesLieWhereTheHeadersHaveThem(t *testing.T) {
 	b := make([]byte, 256)
 	b[0x20/8] = 0x80
 	b[0x310/8] = 0x1f
@@ -106,8 +106,7 @@ func TestPRMCapabilityPositions(t *testing.T) {
 	}
 }
 
-// TestPRMCommands are whole commands, byte by byte.
-func TestPRMCommands(t *testing.T) {
+func TestPRMCommandsEncodeToTheirBytes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		size int
@@ -159,7 +158,7 @@ func anyMatch() *rapid.Generator[MatchParam] {
 	})
 }
 
-func TestMatchParamRoundTrip(t *testing.T) {
+func TestMatchParamDecodesToItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyMatch().Draw(t, "match")
 		b, err := want.encode()
@@ -177,7 +176,7 @@ func TestMatchParamRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range got.sections() { // a section that is cut off is empty, a section in use is named
+		for i := range got.sections() { // the mask may cut off only empty sections, and the criteria must name the used ones
 			var part []byte
 			if at := i * matchSection; at < len(mask) {
 				part = mask[at : at+matchSection]
@@ -197,7 +196,7 @@ func TestMatchParamRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzTrafficCounter: both decoders of an output agree, whatever firmware sent.
+// Whatever firmware sends, trafficCounter and the codec must agree.
 func FuzzTrafficCounter(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -212,7 +211,7 @@ func FuzzTrafficCounter(f *testing.F) {
 	})
 }
 
-func TestMatchParamRefuses(t *testing.T) {
+func TestMatchParamRefusesBitsOutsideFieldAndMask(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		mask, value MatchParam
@@ -235,7 +234,7 @@ func TestMatchParamRefuses(t *testing.T) {
 	}
 }
 
-func TestCounterBulkSizes(t *testing.T) {
+func TestSmallestSufficientBulkIsAllocated(t *testing.T) {
 	mask := counterCaps{bulkMask: 0x1f}            // 128 to 2048
 	logs := counterCaps{bulkMask: 0x1f, maxLog: 9} // powers of two, up to 512
 	for _, c := range []struct {

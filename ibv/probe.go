@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// The questions that Probe asks a device.
+// The features reported by [Probe].
 const (
 	FeatureRaw       = "raw privilege"
 	FeatureFlows     = "flows"
@@ -19,10 +19,10 @@ const (
 	FeatureCompCntrs = "completion counters"
 )
 
-// flowFeatures are the questions that need a queue pair, in the order of the results.
+// flowFeatures are the features that need a queue pair, in the order of the results.
 var flowFeatures = []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress}
 
-// The next steps for what a device lacks.
+// The next steps if a device lacks a feature.
 const (
 	fixRaw       = "give the process CAP_NET_RAW in the RDMA device's network namespace"
 	fixRawPacket = "use a device with RAW_PACKET queue pairs (mlx5, mlx4, on a port with an Ethernet link)"
@@ -33,10 +33,9 @@ const (
 	fixCompCntrs = "needs rdma-core 65 and a device that has them, such as EFA's; completions can be counted from a CQ instead"
 )
 
-// Probe tests a device by using it, for a few milliseconds: versions and names are not conclusive.
-// The flows that it makes match frames to a random address of an EtherType that is reserved for
-// experiments, so no traffic is touched. The results are in the order of the Feature constants, one
-// for each.
+// Probe tests a device by using it for a few milliseconds, because versions and names are not conclusive. Its
+// flows match no traffic: only frames to a random address, with an EtherType reserved for experiments. There
+// is one result for each Feature constant, in their order.
 func Probe(lib *Library, device string) []probe.Result {
 	p := &prober{device: device}
 	ctx, err := lib.Open(device)
@@ -56,14 +55,14 @@ func Probe(lib *Library, device string) []probe.Result {
 	return p.results
 }
 
-// prober asks one device, and collects the answers.
+// prober tries one device and collects the results.
 type prober struct {
 	device  string
 	ctx     *Context
 	results []probe.Result
 }
 
-// answer adds the result of a question: err, or yes.
+// answer adds a result: err, or yes if it is nil.
 func (p *prober) answer(feature string, err error) {
 	r := probe.Ask(feature, p.device, err)
 	if r.Fix == "" && errors.Is(err, syscall.EPERM) {
@@ -72,13 +71,13 @@ func (p *prober) answer(feature string, err error) {
 	p.results = append(p.results, r)
 }
 
-// unsupported is err as a conclusive no, with the next step.
+// unsupported turns err into a conclusive no with a next step.
 func (p *prober) unsupported(err error, feature, fix string) error {
 	return &probe.UnsupportedError{Feature: feature, Object: p.device, Reason: err.Error(), Fix: fix}
 }
 
-// because turns the error of an absent verb into a conclusive no. It leaves nil and other errors,
-// which are inconclusive.
+// because turns the error of a missing verb into a conclusive no. It returns nil and other errors unchanged:
+// the latter are inconclusive.
 func (p *prober) because(err error, feature, fix string) error {
 	if err == nil || !errors.Is(err, probe.ErrNotSupported) {
 		return err
@@ -86,11 +85,10 @@ func (p *prober) because(err error, feature, fix string) error {
 	return p.unsupported(err, feature, fix)
 }
 
-// close frees the objects of a probe. An object that cannot be destroyed stays until the process
-// ends.
+// close closes an object of the probe. If this fails, the kernel frees the object when the process ends.
 func (p *prober) close(o interface{ Close() error }) { _ = o.Close() }
 
-// askFlows asks the questions of flowFeatures.
+// askFlows adds the results of flowFeatures.
 func (p *prober) askFlows() {
 	qp, raw, err := p.queuePair()
 	if err != nil {
@@ -102,7 +100,7 @@ func (p *prober) askFlows() {
 	}
 	defer qp.close(p)
 
-	if errors.Is(raw, syscall.EPERM) { // a conclusive no to this question alone
+	if errors.Is(raw, syscall.EPERM) { // conclusive here, but not for the other features
 		raw = p.unsupported(raw, FeatureRaw, fixRaw)
 	}
 	p.answer(FeatureRaw, p.because(raw, FeatureRaw, fixRawPacket))
@@ -122,8 +120,7 @@ func (p *prober) askFlows() {
 		{FeatureEgress, FlowEgress, fixEgress},
 	} {
 		err := p.tryCounting(qp.QP, f.flag)
-		// The device took the flow without the flag, so it is the flag that it refuses: EINVAL is a
-		// conclusive no, too.
+		// The device accepted the flow without the flag, so it refuses the flag. EINVAL is conclusive here.
 		if counting == nil && errors.Is(err, syscall.EINVAL) {
 			err = p.unsupported(err, f.feature, f.fix)
 		}
@@ -131,7 +128,7 @@ func (p *prober) askFlows() {
 	}
 }
 
-// askCompCntrs asks for completion counters, and adds their limits to a yes.
+// askCompCntrs adds the result for completion counters. A yes includes their limits.
 func (p *prober) askCompCntrs() {
 	caps, err := p.tryCompCntrs()
 	p.answer(FeatureCompCntrs, p.because(err, FeatureCompCntrs, fixCompCntrs))
@@ -141,14 +138,14 @@ func (p *prober) askCompCntrs() {
 	}
 }
 
-// probeQP is a queue pair with the objects from which it was made.
+// probeQP is a queue pair and the objects that it needs.
 type probeQP struct {
 	*QP
 	pd *PD
 	cq *CQ
 }
 
-// close closes the queue pair and its objects, as far as they were made.
+// close closes the queue pair and its objects. Some of them may not exist.
 func (q *probeQP) close(p *prober) {
 	if q.QP != nil {
 		p.close(q.QP)
@@ -159,8 +156,8 @@ func (q *probeQP) close(p *prober) {
 	p.close(q.pd)
 }
 
-// queuePair makes a RAW_PACKET queue pair. If the device refuses that, raw is the error and q is a
-// UD queue pair, which is enough to see the errno of create_flow.
+// queuePair makes a RAW_PACKET queue pair. If the device refuses, raw is its error, and q is a UD queue pair
+// instead: good enough to see the errno of create_flow.
 func (p *prober) queuePair() (q *probeQP, raw, err error) {
 	q = &probeQP{}
 	if q.pd, err = p.ctx.AllocPD(); err != nil {
@@ -244,8 +241,8 @@ func (p *prober) tryCompCntrs() (CompCntrCaps, error) {
 	return caps, err
 }
 
-// matchNothing matches no packet that any host sends: an EtherType for experiments (IEEE 802, local
-// experimental 1) to a random, locally administered unicast address.
+// matchNothing returns a spec without any real traffic: frames of an EtherType for experiments (IEEE 802,
+// local experimental 1) to a random, locally administered unicast address.
 func matchNothing() Spec {
 	s := EthSpec{Val: EthFilter{EtherType: 0x88b5}, Mask: EthFilter{EtherType: 0xffff}}
 	_, _ = rand.Read(s.Val.DstMAC[:]) // never fails

@@ -8,9 +8,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestAnswersHaveAFix: a refusal for lack of privilege names the missing privilege, unless the
-// error has a fix of its own.
-func TestAnswersHaveAFix(t *testing.T) {
+// An error with a next step of its own keeps it.
+func TestRefusalForLackOfPrivilegeNamesThePrivilege(t *testing.T) {
 	own := &probe.UnsupportedError{Feature: "flows", Reason: "old firmware", Fix: "update it"}
 	for _, c := range []struct {
 		err error

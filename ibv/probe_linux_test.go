@@ -9,9 +9,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestProbe probes devices that lack one feature each. Whatever the result, no object is left: the
-// library closes.
-func TestProbe(t *testing.T) {
+// The devices lack one feature each. The library must close afterwards, so no object may be left.
+func TestProbeReportsEachMissingFeature(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	const yes, no, unknown = probe.Yes, probe.No, probe.Inconclusive
 	for _, c := range []struct {

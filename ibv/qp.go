@@ -8,13 +8,13 @@ import (
 // QPType is enum ibv_qp_type.
 type QPType uint32
 
-// The types of queue pair that this package makes.
+// The types of queue pair offered by this package.
 const (
 	QPTRC        QPType = 2 // reliable connection
 	QPTUD        QPType = 4 // unreliable datagram
 	QPTRawPacket QPType = 8 // Ethernet frames; needs CAP_NET_RAW
 
-	// QPTSRD is IBV_QPT_DRIVER: scalable reliable datagrams, which an EFA device has. libefa makes it.
+	// QPTSRD is IBV_QPT_DRIVER: the scalable reliable datagrams of EFA devices. It needs libefa.
 	QPTSRD QPType = 255
 )
 
@@ -29,7 +29,7 @@ func (t QPType) String() string {
 type QPCap struct {
 	MaxSendWR     uint32 // outstanding send requests
 	MaxRecvWR     uint32
-	MaxSendSGE    uint32 // segments of one request; this package posts one
+	MaxSendSGE    uint32 // segments of one request; this package only posts one
 	MaxRecvSGE    uint32
 	MaxInlineData uint32 // bytes of a request with SendInline
 }
@@ -39,24 +39,24 @@ type QPOptions struct {
 	Type      QPType
 	SendCQ    *CQ
 	RecvCQ    *CQ
-	Cap       QPCap // the minimum; Query returns the actual capacity
-	SignalAll bool  // a completion for every send
+	Cap       QPCap // at least; Query returns the actual capacity
+	SignalAll bool  // make a completion for every send, not only for those with SendSignaled
 }
 
-// QP is a queue pair. It begins in state RESET, and [QP.Modify] takes it to the state in which it
-// sends and receives.
+// QP is a queue pair. It begins in state RESET. Use [QP.Modify] to move it to RTR, where it receives, and RTS,
+// where it also sends.
 type QP struct {
 	object
 	ctx    *Context
 	pd     *PD
 	typ    QPType
 	number uint32
-	efa    efa // the library that made it, whose code runs in PostSend; nil but for type SRD
+	efa    efa // type SRD: the library, whose code runs in PostSend; otherwise nil
 }
 
-// CreateQP makes a queue pair. It holds the domain and both completion queues, which are required:
-// libibverbs makes no queue pair of these types without them. A capacity that the device lacks is
-// EINVAL, type RAW_PACKET without CAP_NET_RAW is EPERM.
+// CreateQP makes a queue pair. It holds the domain and both completion queues. Both queues are required, for
+// libibverbs makes no queue pair of these types without them. It returns EINVAL for more capacity than the
+// device has, and EPERM for type RAW_PACKET without CAP_NET_RAW.
 func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	if o.SendCQ == nil || o.RecvCQ == nil {
 		return nil, p.ctx.err("ibv_create_qp", syscall.EINVAL)
@@ -78,11 +78,11 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	return q, nil
 }
 
-// Number returns the queue pair's number, to which a peer sends: 24 bits.
+// Number returns the number of the queue pair (24 bits). Peers need it to send to the queue pair.
 func (q *QP) Number() uint32 { return q.number }
 
-// Modify sets the attributes that mask names. The device checks the state machine. If it returns
-// EINVAL, the error names the attributes that the manual requires and the call lacked.
+// Modify sets the attributes named by mask. The device checks the change of state. If it returns EINVAL, the
+// error also names the attributes that the manual requires and mask lacks.
 func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
 	if err := q.use(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (q *QP) explainModify(err error, a QPAttr, mask QPAttrMask) error {
 	return err
 }
 
-// Query reads the attributes that mask names, and possibly more.
+// Query reads the attributes named by mask, and possibly more.
 func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 	if err := q.use(); err != nil {
 		return QPAttr{}, err
@@ -130,8 +130,7 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 	return a, q.ctx.err("ibv_query_qp", errno)
 }
 
-// Close destroys the queue pair, which detaches its completion counters. Flows that
-// steer to it hold it.
+// Close destroys the queue pair and detaches its completion counters. Flows hold it: close them first.
 func (q *QP) Close() error {
 	return q.close(func(h handle) error {
 		if err := q.ctx.err("ibv_destroy_qp", q.ctx.v.destroyQP(h)); err != nil {

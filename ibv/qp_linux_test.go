@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// needed are the masks that ibv_modify_qp(3) asks for on the way to RTS.
+// needed are the masks required by ibv_modify_qp(3) on the way to RTS.
 func needed(typ QPType, to QPState) QPAttrMask {
 	for _, m := range transitionsByType[typ] {
 		if m.to == to && m.from == to-1 {
@@ -37,10 +37,10 @@ func ways() map[QPState][]QPState {
 	}
 }
 
-// TestStateMachine tries every change of state of every type with the masks around the one that the
-// manual requires: the library accepts exactly the calls that checkModify accepts, and the state is
-// then the new one, or still the old one.
-func TestStateMachine(t *testing.T) {
+// Every change of state of every type is tried with the masks around the required one. The library
+// must accept exactly the calls accepted by checkModify, and a refused call must leave the state
+// alone.
+func TestCheckModifyAgreesWithTheLibrary(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
 	b.open()
 	pd := must(b.ctx.AllocPD())(t)
@@ -102,8 +102,7 @@ func TestStateMachine(t *testing.T) {
 	}
 }
 
-// TestQPAttrRoundTrip: the attributes that are set are read back, field by field.
-func TestQPAttrRoundTrip(t *testing.T) {
+func TestQPAttributesAreReadBackAsSet(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
 	b.open()
 	pd := must(b.ctx.AllocPD())(t)

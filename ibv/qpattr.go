@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// QPAttrMask is enum ibv_qp_attr_mask: which fields of a QPAttr are meant.
+// QPAttrMask is enum ibv_qp_attr_mask: a set of fields of QPAttr.
 type QPAttrMask uint32
 
 // The fields, by the names of IBV_QP_*. QPAttrAV is the field AH.
@@ -34,7 +34,7 @@ const (
 	QPAttrRateLimit QPAttrMask = 1 << 25
 )
 
-// String lists the names as verbs.h spells them.
+// String returns the names of verbs.h, for example "IBV_QP_STATE|IBV_QP_PORT".
 func (m QPAttrMask) String() string {
 	names := [...]string{
 		"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",
@@ -60,39 +60,39 @@ func (m QPAttrMask) String() string {
 // MigState is enum ibv_mig_state.
 type MigState uint32
 
-// The states of a path, for automatic path migration.
+// The states of automatic path migration.
 const (
 	MigMigrated MigState = iota
 	MigRearm
 	MigArmed
 )
 
-// QPAttr is struct ibv_qp_attr. [QP.Modify] and [QP.Query] use the fields that their mask names;
-// ibv_modify_qp(3) says which a transition needs. Numbers of queue pairs and PSNs have 24 bits.
+// QPAttr is struct ibv_qp_attr. [QP.Modify] and [QP.Query] use the fields named by their mask. See
+// ibv_modify_qp(3) for the fields required by a transition. Numbers of queue pairs and PSNs have 24 bits.
 type QPAttr struct {
 	State            QPState
 	CurState         QPState
 	PathMTU          MTU
 	PathMigState     MigState
 	QKey             uint32
-	RQPSN            uint32 // the first PSN that arrives
-	SQPSN            uint32 // the first PSN that is sent
+	RQPSN            uint32 // of the first arriving packet
+	SQPSN            uint32 // of the first sent packet
 	DestQPNum        uint32
-	AccessFlags      AccessFlags // of the peer
+	AccessFlags      AccessFlags // allowed to the peer
 	Cap              QPCap
 	AH               AHAttr
 	AltAH            AHAttr
 	PKeyIndex        uint16
 	AltPKeyIndex     uint16
 	EnSQDAsyncNotify bool
-	SQDraining       bool  // Query alone sets it
-	MaxRdAtomic      uint8 // RDMA reads and atomics that this side has outstanding
-	MaxDestRdAtomic  uint8 // RDMA reads and atomics of the peer that this side answers at a time
-	MinRNRTimer      uint8 // a code of 5 bits: ibv_modify_qp(3) has the table
+	SQDraining       bool  // only for Query
+	MaxRdAtomic      uint8 // outstanding RDMA reads and atomics of this side
+	MaxDestRdAtomic  uint8 // concurrent RDMA reads and atomics of the peer, answered by this side
+	MinRNRTimer      uint8 // a code of 5 bits; see the table in ibv_modify_qp(3)
 	PortNum          uint8
-	Timeout          uint8 // 4.096 µs << Timeout; 0: without end
+	Timeout          uint8 // 4.096 µs << Timeout; 0: no limit
 	RetryCnt         uint8 // 3 bits
-	RNRRetry         uint8 // 3 bits; 7: without end
+	RNRRetry         uint8 // 3 bits; 7: no limit
 	AltPortNum       uint8
 	AltTimeout       uint8
 	RateLimit        uint32 // kbit/s

@@ -24,17 +24,17 @@ func (s QPState) String() string {
 	return name("QP state", s, "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "UNKNOWN")
 }
 
-// transition is the rule of ibv_modify_qp(3) for one change of state: the attributes that are
-// required beside IBV_QP_STATE, and the optional ones.
+// transition is the rule of ibv_modify_qp(3) for one change of state. Besides IBV_QP_STATE, a call needs the
+// attributes in need, and may set those in may.
 type transition struct {
 	from, to QPState
 	need     QPAttrMask
 	may      QPAttrMask
 }
 
-// transitionsByType are the tables of ibv_modify_qp(3), with the rules that the manual leaves to the
-// kernel (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Not in the
-// tables: every state goes to RESET without further attributes, and every state but RESET to ERR.
+// transitionsByType contains the tables of ibv_modify_qp(3). The manual leaves optional attributes and the
+// draining of a send queue to the kernel, so these come from ib_modify_qp_is_ok. Two rules are missing here:
+// every state can change to RESET, and every state except RESET to ERR, both without further attributes.
 var transitionsByType = map[QPType][]transition{
 	QPTRawPacket: {
 		{QPSReset, QPSInit, QPAttrPort, 0},
@@ -86,7 +86,7 @@ var transitionsByType = map[QPType][]transition{
 	},
 }
 
-// findTransition returns the manual's rule for a change of state, if it allows one.
+// findTransition returns the manual's rule for a change of state. If the manual forbids it, ok is false.
 func findTransition(t QPType, from, to QPState) (_ transition, ok bool) {
 	if to == QPSReset || to == QPSErr && from != QPSReset {
 		return transition{from: from, to: to}, true
@@ -99,9 +99,8 @@ func findTransition(t QPType, from, to QPState) (_ transition, ok bool) {
 	return transition{}, false
 }
 
-// checkModify compares a change of state with the manual: of a queue pair of type t, by a call with
-// that mask. It returns nil, or an error with the missing or the surplus attributes. The device
-// decides in the end.
+// checkModify compares a change of state with the manual. Its error names the missing or the forbidden
+// attributes of mask. Use it to explain an error of the device, not to predict one: the device decides.
 func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
 

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestCheckModify compares the table with the examples of ibv_modify_qp(3): a required attribute
-// that is left out is named.
-func TestCheckModify(t *testing.T) {
+// The cases are the examples of ibv_modify_qp(3), each with one attribute left out.
+func TestCheckModifyNamesMissingAttributes(t *testing.T) {
 	const rcRTR = QPAttrState | QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer
 	for _, c := range []struct {
 		name     string
@@ -48,7 +47,7 @@ func TestCheckModify(t *testing.T) {
 	}
 }
 
-// TestEveryStateIsReached goes from RESET to every state by transitions of the table, and back.
+// From RESET, transitions of the table lead to every state and back.
 func TestEveryStateIsReached(t *testing.T) {
 	for typ, moves := range transitionsByType {
 		reached := map[QPState]bool{QPSReset: true, QPSErr: true}

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// statement is a sentence of a manual page about behaviour, and the code that shows it.
+// statement is a sentence of a manual page about behavior, and the code that shows it.
 type statement struct {
 	at    string // reference and line
 	says  string
@@ -20,10 +20,9 @@ type statement struct {
 	shows func(t *testing.T, b *bench)
 }
 
-// TestReferences makes the manual pages of three references executable: 000 is
-// ibv_attach_counters_point_flow(3), 001 ibv_create_counters(3), 002 ibv_read_counters(3).
-// The software library runs them as rdma-core 65 and as 44.
-func TestReferences(t *testing.T) {
+// Reference 000 is ibv_attach_counters_point_flow(3), 001 ibv_create_counters(3), and 002
+// ibv_read_counters(3). The software library runs their statements as rdma-core 65 and as 44.
+func TestFlowCountersFollowTheirManualPages(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, lib := range []struct{ name, path string }{{"IBVERBS_1.18", libs.Verbs}, {"rdma-core 44", libs.Verbs44}} {
 		t.Run(lib.name, func(t *testing.T) {
@@ -92,7 +91,7 @@ var attachStatements = []statement{
 		func(t *testing.T, b *bench) {
 			packets, bytes := b.counters(CounterAttach{CounterPackets, 0}), b.counters(CounterAttach{CounterBytes, 0})
 			b.flow(packets, b.toUs())
-			// DONT_TRAP goes on to lower priorities, not to equal ones.
+			// After DONT_TRAP, packets continue to lower priorities, but not to equal ones.
 			b.flowAttr(FlowAttr{Flags: FlowDontTrap, Priority: 1, Specs: []Spec{b.toUs(), CountSpec{Counters: bytes}}})
 			b.send(frame100(b), 6)
 			b.wants(packets, 6)

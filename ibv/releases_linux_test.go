@@ -40,7 +40,7 @@ func init() {
 	}
 }
 
-// hasOffsets reports whether libmlx5 of that release has __mlx5dv_create_flow.
+// hasOffsets reports whether libmlx5 of the release has __mlx5dv_create_flow.
 func hasOffsets(r *rdmacore.Release) bool {
 	switch r.Major {
 	case 60:
@@ -51,9 +51,9 @@ func hasOffsets(r *rdmacore.Release) bool {
 	return r.At(63, 0)
 }
 
-// TestReleases loads the libraries of each release in a root of its own. A release later than
-// the known ones must have the symbols of the newest known one.
-func TestReleases(t *testing.T) {
+// Each release gets a root of its own. A release later than the known ones must have the symbols of
+// the newest known one.
+func TestReleasesLoadWithTheirSymbols(t *testing.T) {
 	if says := os.Getenv(insideEnv); says != "" {
 		insideRelease(t, says)
 		return
@@ -82,8 +82,8 @@ func TestReleases(t *testing.T) {
 			t.Logf("%d symbols with their versions; those of later releases: %v", n, newer)
 
 			says := fmt.Sprintf("counters=%v offsets=%v listed=%v", newer["IBVERBS_1.18"], newer["MLX5_1.25.1"], rdmacore.Listed())
-			out, err := r.Run(t.Context(), program, []string{insideEnv + "=" + says}, "-test.v", "-test.run=^TestReleases$")
-			if err != nil || !strings.Contains(string(out), "--- PASS: TestReleases") {
+			out, err := r.Run(t.Context(), program, []string{insideEnv + "=" + says}, "-test.v", "-test.run=^TestReleasesLoadWithTheirSymbols$")
+			if err != nil || !strings.Contains(string(out), "--- PASS: TestReleasesLoadWithTheirSymbols") {
 				t.Errorf("the libraries of %s: %v", r, err)
 			}
 			t.Logf("inside:\n%s", out)
@@ -97,7 +97,7 @@ type symbol struct{ Name, Version string }
 // wantedSymbol is a line of the tables with which the libraries are opened.
 var wantedSymbol = regexp.MustCompile(`\{"(\w+)", "([A-Z0-9_.]+)", &`)
 
-// wanted are the symbols that a C file of ours asks for.
+// wanted returns the symbols looked up by one of our C files.
 func wanted(t *testing.T, file string) (list []symbol) {
 	t.Helper()
 	src, err := os.ReadFile(file)
@@ -113,7 +113,7 @@ func wanted(t *testing.T, file string) (list []symbol) {
 	return list
 }
 
-// exported are the symbols that a library of the release defines.
+// exported returns the symbols defined by a library of the release.
 func exported(t *testing.T, r *rdmacore.Root, library string) map[symbol]bool {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.Dir, "usr/lib/*/"+library+"*"))

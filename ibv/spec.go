@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// Spec is one element of a flow: a header to match, or an action. The types of this package that
-// end in Spec implement it. The set is that of verbs.h without IBV_FLOW_SPEC_ACTION_HANDLE: its
-// objects (ESP, header modification, reformatting) change packets, and this package only counts
-// them.
+// Spec is one element of a flow: a header to match, or an action. It is implemented by the types of this
+// package with a name ending in Spec: all specs of verbs.h, except IBV_FLOW_SPEC_ACTION_HANDLE. The objects
+// of that one (ESP, header modification, reformatting) change packets, and this package only counts them.
 //
-// Match specs come outermost header first, and specs with Inner set come behind the tunnel's spec.
-// A match spec has a value and a mask. Numbers are in host order. A bit of Val whose bit in Mask is
-// clear should be clear: drivers differ in their treatment of such bits.
+// Order match specs from the outermost header to the innermost. Specs with Inner set must follow the
+// tunnel's spec. A match spec has a value and a mask, with numbers in host order. Do not set bits of Val
+// outside Mask: drivers treat them differently.
 type Spec interface {
 	specType() specType
 	appendSpec(b []byte) ([]byte, error)
@@ -32,7 +31,7 @@ const (
 	specVXLANTunnel specType = 0x50
 	specGRE         specType = 0x51
 	specMPLS        specType = 0x60
-	specInner       specType = 0x100 // a flag
+	specInner       specType = 0x100 // flag
 	specActionTag   specType = 0x1000
 	specActionDrop  specType = 0x1001
 	specActionCount specType = 0x1003
@@ -54,7 +53,7 @@ var nameBySpecType = map[specType]string{
 	specActionCount: "ACTION_COUNT",
 }
 
-// String is the name in verbs.h without its prefix.
+// String returns the name in verbs.h without its prefix.
 func (t specType) String() string {
 	name, ok := nameBySpecType[t&^specInner]
 	if !ok {
@@ -66,7 +65,7 @@ func (t specType) String() string {
 	return name
 }
 
-// inner returns the type of a spec, whose field Inner is set or not.
+// inner returns the type with the flag specInner if set is true.
 func (t specType) inner(set bool) specType {
 	if set {
 		t |= specInner
@@ -74,29 +73,28 @@ func (t specType) inner(set bool) specType {
 	return t
 }
 
-// specHeader is the size of type and size, with which every spec begins.
+// specHeader is the size of the header of every spec: its type and size.
 const specHeader = 6
 
-// appendHeader appends the head of a spec whose whole size is size bytes. Type and size are in host
-// order, the matched values in network order.
+// appendHeader appends the header of a spec of size bytes, header included. Type and size are in host order,
+// unlike the values to match.
 func appendHeader(b []byte, t specType, size int) []byte {
 	b = binary.NativeEndian.AppendUint32(b, uint32(t))
 	return binary.NativeEndian.AppendUint16(b, uint16(size))
 }
 
-// filter is one half of a match spec: struct ibv_flow_*_filter.
+// filter is the value or the mask of a match spec: struct ibv_flow_*_filter.
 type filter interface {
 	appendFilter(b []byte) []byte
 }
 
-// filterShape says where C puts the two filters of a spec.
+// filterShape describes where C puts the two filters of a spec.
 type filterShape struct {
-	align int // 2: the first filter begins right behind the header; 4: two bytes later
-	size  int // with the filter's own padding
+	align int // 2: the first filter follows the header at once; 4: two bytes later
+	size  int // including the filter's own padding
 }
 
-// appendMatch appends a match spec: header, value, mask. The specs lie packed in the
-// blob, each a multiple of 4 bytes long, as sizeof has them.
+// appendMatch appends a match spec: header, value and mask. Like its sizeof in C, it has a multiple of 4 bytes.
 func appendMatch(b []byte, t specType, shape filterShape, val, mask filter) []byte {
 	start := len(b)
 	valAt := start + roundUp(specHeader, shape.align)
@@ -108,7 +106,7 @@ func appendMatch(b []byte, t specType, shape filterShape, val, mask filter) []by
 	return pad(mask.appendFilter(b), end)
 }
 
-// pad appends zeroes up to the length of end.
+// pad appends zeros until b has end bytes.
 func pad(b []byte, end int) []byte {
 	return append(b, make([]byte, end-len(b))...)
 }

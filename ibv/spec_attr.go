@@ -8,25 +8,25 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// flowAttrSize is sizeof(struct ibv_flow_attr); the first spec lies right behind it.
+// flowAttrSize is sizeof(struct ibv_flow_attr). The first spec follows without a gap.
 const flowAttrSize = 20
 
-// appendFlow appends the argument of ibv_create_flow: struct ibv_flow_attr and the specs behind it,
-// without a gap. It refuses a flow that has no encoding, and a flow that a library would accept
-// without effect. All other refusals are left to the library (see [FlowAttr.Check]).
+// appendFlow appends the argument of ibv_create_flow: struct ibv_flow_attr, followed by the specs. It refuses
+// a flow without an encoding, and a flow that a library would accept and ignore. It leaves all other refusals
+// to the library, because [FlowAttr.Check] does not know every device.
 func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	if err := countsSilentlyNothing(a); err != nil {
 		return nil, err
 	}
 	if len(a.Specs) > math.MaxUint8 {
-		return nil, fmt.Errorf("flow of %d specs: num_of_specs has 8 bits", len(a.Specs))
+		return nil, fmt.Errorf("encoding a flow of %d specs: num_of_specs has 8 bits: use at most %d", len(a.Specs), maxSpecs)
 	}
 
 	start := len(b)
 	b = pad(b, start+flowAttrSize)
 	for i, s := range a.Specs {
 		if s == nil {
-			return nil, fmt.Errorf("spec %d of the flow: nil", i)
+			return nil, fmt.Errorf("encoding spec %d of the flow: it is nil: leave it out", i)
 		}
 		var err error
 		if b, err = s.appendSpec(b); err != nil {
@@ -45,9 +45,9 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	return b, nil
 }
 
-// countsSilentlyNothing refuses a COUNT spec in a flow of any type but NORMAL. mlx5 makes rules of
-// its own for those types and drops the count action silently, and reading such counters calls a
-// null pointer in the kernel.
+// countsSilentlyNothing refuses a COUNT spec in a flow of any type other than NORMAL. mlx5 makes its own rules
+// for these types and silently drops the count action. Reading the counters then calls a null pointer in the
+// kernel.
 func countsSilentlyNothing(a FlowAttr) error {
 	if a.Type == FlowAttrNormal {
 		return nil

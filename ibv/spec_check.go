@@ -15,13 +15,13 @@ const (
 	maxFlowPriority = 15 // MLX5_BY_PASS_NUM_REGULAR_PRIOS - 1
 )
 
-// Check returns the reason why a flow is known to be refused, or nil. Uverbs and drivers return a
-// bare errno: the error satisfies errors.Is for that errno, and for probe.ErrNotSupported if the
-// errno stands for it.
+// Check returns the reason why a flow will be refused, or nil if it knows none. Uverbs and drivers only return
+// an errno. errors.Is finds this errno in the error of Check, and also probe.ErrNotSupported if the errno
+// means it.
 //
-// Check knows the rules of uverbs (drivers/infiniband/core/uverbs_cmd.c) and of mlx5's
-// parse_flow_attr (drivers/infiniband/hw/mlx5/fs.c), the only driver that counts. Nil is no
-// promise: only the device knows its own limits.
+// Check knows the rules of uverbs (drivers/infiniband/core/uverbs_cmd.c) and of mlx5's parse_flow_attr
+// (drivers/infiniband/hw/mlx5/fs.c). mlx5 is the only driver with counters. Nil is no promise, because each
+// device has limits of its own.
 func (a FlowAttr) Check() error {
 	if err := countsSilentlyNothing(a); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (a FlowAttr) Check() error {
 	return checkSpecs(a.Specs)
 }
 
-// refusedError is the reason of uverbs or mlx5 against a flow, or against one spec of it.
+// refusedError is the reason why uverbs or mlx5 refuse a flow, or one of its specs.
 type refusedError struct {
 	index  int    // of the spec; -1 for the flow as a whole
 	spec   string // "IPV4_EXT"; empty for the flow
@@ -56,7 +56,7 @@ type refusedError struct {
 	errno  syscall.Errno
 }
 
-// refuseFlow is a reason against the flow as a whole.
+// refuseFlow returns a reason against the flow as a whole.
 func refuseFlow(errno syscall.Errno, format string, args ...any) error {
 	return &refusedError{index: -1, reason: fmt.Sprintf(format, args...), errno: errno}
 }
@@ -70,24 +70,24 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.errno }
 
-// Is reports whether target is probe.ErrNotSupported and the errno stands for it.
+// Is reports whether target is probe.ErrNotSupported, and the errno means it.
 func (e *refusedError) Is(target error) bool {
 	return target == probe.ErrNotSupported && notSupported(e.errno)
 }
 
-// refusal is one rule broken by one spec; the zero value means that no rule is broken.
+// refusal is a rule broken by a spec. The zero value means no rule.
 type refusal struct {
 	errno  syscall.Errno
 	reason string
 }
 
-// checkSpecs checks each spec on its own, against those before it, and each layer as a whole.
+// checkSpecs checks each spec, also against earlier ones, and each layer as a whole.
 func checkSpecs(specs []Spec) error {
 	var layers [2]layerCheck // outer, inner
 	counts := 0
 	for i, s := range specs {
 		if s == nil {
-			return fmt.Errorf("spec %d of the flow: nil", i)
+			return fmt.Errorf("checking spec %d of the flow: it is nil: leave it out", i)
 		}
 		t := s.specType()
 
@@ -97,7 +97,7 @@ func checkSpecs(specs []Spec) error {
 		}
 		r := layer.spec(s)
 
-		// A later spec of the same type overwrites this one before the driver looks at the bits.
+		// If another spec of this type follows, it overwrites this one before the driver checks the bits.
 		overwrites := func(later Spec) bool { return later != nil && later.specType() == t }
 		if r.errno == 0 && !slices.ContainsFunc(specs[i+1:], overwrites) && hasBitOutsideMask(s) {
 			r = refusal{syscall.EINVAL, "a bit of the value is not in its mask"}
@@ -123,12 +123,12 @@ func checkSpecs(specs []Spec) error {
 	return nil
 }
 
-// readUnderMask are the fields of values that mlx5 reads only under a mask, or never: a bit outside
-// of a zero mask does no harm there.
+// readUnderMask lists the fields of Val that mlx5 does not read if their mask is zero. Bits outside a zero mask
+// are harmless in these fields.
 var readUnderMask = []string{"VLANTag", "Proto", "NextHdr", "TTL", "Flags", "HopLimit", "Seq", "CKSRes0Ver"}
 
-// hasBitOutsideMask reports whether a spec's value has a bit that its mask lacks, as mlx5_core's
-// check_valid_spec. An action has no mask.
+// hasBitOutsideMask reports whether Val has a bit outside Mask. It is mlx5_core's check_valid_spec. Actions have
+// no mask.
 func hasBitOutsideMask(s Spec) bool {
 	spec := reflect.ValueOf(s)
 	if spec.Kind() != reflect.Struct || !spec.FieldByName("Mask").IsValid() {
@@ -153,15 +153,15 @@ func hasBitOutsideMask(s Spec) bool {
 	return false
 }
 
-// layerCheck accumulates the protocols that the specs of one layer fix.
+// layerCheck collects the protocols required by the specs of one layer.
 type layerCheck struct {
 	proto, protoMask uint8
-	eth, ethMask     uint16   // the EtherType that is matched
+	eth, ethMask     uint16   // the EtherType to match
 	ip               specType // IPV4, IPV4_EXT or IPV6; 0: no IP spec yet
 	ipEtherType      uint16   // of ip
 }
 
-// spec checks one spec on its own and against those before it.
+// spec checks one spec, also against earlier ones of its layer.
 func (l *layerCheck) spec(s Spec) refusal {
 	const notMatched = "mlx5 does not match the "
 	switch s := s.(type) {
@@ -211,8 +211,7 @@ func (l *layerCheck) spec(s Spec) refusal {
 	return refusal{}
 }
 
-// protocol is mlx5's set_proto: the first spec with a mask fixes the protocol, and a later one must
-// agree.
+// protocol is mlx5's set_proto: the first spec with a mask determines the protocol, and later ones must agree.
 func (l *layerCheck) protocol(val, mask uint8) refusal {
 	if mask == 0 {
 		return refusal{}
@@ -227,9 +226,8 @@ func (l *layerCheck) protocol(val, mask uint8) refusal {
 	return refusal{}
 }
 
-// etherType is mlx5's is_valid_ethertype: beside an IP spec, a matched EtherType must be that
-// header's, in all bits. MPLS is allowed, too, where the device matches the IP version. Whether it
-// does is left to the device.
+// etherType is mlx5's is_valid_ethertype: together with an IP spec, an EtherType must be the one of this header,
+// in all bits. MPLS is also allowed if the device can match the IP version. We leave this to the device.
 func (l *layerCheck) etherType() refusal {
 	if l.ethMask == 0 || l.ip == 0 {
 		return refusal{}

@@ -47,8 +47,7 @@ func fewSpecs(counters *Counters) *rapid.Generator[Spec] {
 	})
 }
 
-// TestFlowCheckAgreesWithTheLibrary: Check and the strict library refuse the same flows. Different
-// people wrote them from the same kernel source.
+// Different people wrote Check and the strict library from the same kernel source.
 func TestFlowCheckAgreesWithTheLibrary(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	counters := b.counters(both...)

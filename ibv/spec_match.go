@@ -6,8 +6,8 @@ import "encoding/binary"
 type EthFilter struct {
 	DstMAC    [6]byte
 	SrcMAC    [6]byte
-	EtherType uint16 // of the header behind the tag, if VLANTag is matched
-	VLANTag   uint16 // as 802.1Q: priority 3 bits, CFI 1, VLAN id 12
+	EtherType uint16 // if VLANTag is matched: that of the header behind the tag
+	VLANTag   uint16 // as in 802.1Q: priority 3 bits, CFI 1, VLAN id 12
 }
 
 func (f EthFilter) appendFilter(b []byte) []byte {
@@ -16,8 +16,8 @@ func (f EthFilter) appendFilter(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, f.VLANTag)
 }
 
-// EthSpec matches an Ethernet header. On mlx5 any bit in Mask.VLANTag asks for a
-// C-tag as well; without one, tagged and untagged packets match.
+// EthSpec matches an Ethernet header. On mlx5, any bit in Mask.VLANTag also requires a C-tag. If
+// Mask.VLANTag is 0, tagged and untagged packets match.
 type EthSpec struct {
 	Inner     bool
 	Val, Mask EthFilter
@@ -76,7 +76,7 @@ func (s IPv4ExtSpec) appendSpec(b []byte) ([]byte, error) {
 type IPv6Filter struct {
 	SrcIP, DstIP [16]byte
 	FlowLabel    uint32 // 20 bits
-	NextHdr      uint8  // mlx5 matches the protocol behind the extension headers in its place
+	NextHdr      uint8  // mlx5 instead matches the protocol behind the extension headers
 	TrafficClass uint8
 	HopLimit     uint8 // no upstream driver matches it
 }
@@ -131,7 +131,7 @@ func (f TCPUDPFilter) appendFilter(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, f.SrcPort)
 }
 
-// tcpUDPShape is the shape of both specs with this filter.
+// tcpUDPShape is the shape of TCPSpec and UDPSpec.
 func tcpUDPShape() filterShape { return filterShape{align: 2, size: 4} }
 
 // TCPSpec matches packets with a TCP header, and its ports.

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// opened is a counters object at that address, for blobs alone.
+// opened returns a Counters with this address. It can only be encoded in a blob.
 func opened(h handle) *Counters {
 	c := &Counters{}
 	c.h = h
@@ -131,8 +131,8 @@ func sameCounters() cmp.Option {
 	return cmp.Comparer(func(a, b *Counters) bool { return a.h == b.h })
 }
 
-// TestFlowBlobRoundTrip: the blob decodes to the same flow, whatever bytes the buffer held before.
-func TestFlowBlobRoundTrip(t *testing.T) {
+// The bytes in the buffer before the call must not matter.
+func TestFlowBlobDecodesToTheSameFlow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := FlowAttr{
 			Type: FlowAttrNormal, Flags: FlowFlags(rapid.Uint32().Draw(t, "flags")),
@@ -171,7 +171,7 @@ func TestFlowBlobRoundTrip(t *testing.T) {
 	})
 }
 
-func TestFlowBlobRefuses(t *testing.T) {
+func TestFlowBlobRefusesFlowsWithoutEncoding(t *testing.T) {
 	count := CountSpec{opened(1)}
 	for _, c := range []struct {
 		name string
@@ -201,9 +201,8 @@ func TestFlowBlobRefuses(t *testing.T) {
 	}
 }
 
-// TestFlowCheck is rdma.md 1.3: each rule of uverbs and mlx5, and its nearest neighbour
-// that is fine (errno 0).
-func TestFlowCheck(t *testing.T) {
+// Each rule of uverbs and mlx5 in rdma.md 1.3 comes with its nearest valid neighbor (errno 0).
+func TestFlowCheckNamesTheBrokenRule(t *testing.T) {
 	tcp, udp := TCPSpec{}, UDPSpec{}
 	proto := func(val, mask uint8) IPv4ExtSpec {
 		return IPv4ExtSpec{Val: IPv4ExtFilter{Proto: val}, Mask: IPv4ExtFilter{Proto: mask}}

@@ -11,8 +11,8 @@ func (f TunnelFilter) appendFilter(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, f.TunnelID)
 }
 
-// VXLANSpec matches a VXLAN header (IBV_FLOW_SPEC_VXLAN_TUNNEL). It belongs to the tunnel, so it
-// has no inner form.
+// VXLANSpec matches a VXLAN header (IBV_FLOW_SPEC_VXLAN_TUNNEL). The header is the tunnel itself, so there is no
+// Inner.
 type VXLANSpec struct {
 	Val, Mask TunnelFilter
 }
@@ -24,7 +24,7 @@ func (s VXLANSpec) appendSpec(b []byte) ([]byte, error) {
 
 // GREFilter is struct ibv_flow_gre_filter.
 type GREFilter struct {
-	CKSRes0Ver uint16 // the first 16 bits of the header; mlx5 does not match them
+	CKSRes0Ver uint16 // first 16 bits of the header; mlx5 does not match them
 	Protocol   uint16 // EtherType of the inner packet
 	Key        uint32
 }
@@ -55,8 +55,7 @@ func (f MPLSFilter) appendFilter(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, f.Label)
 }
 
-// MPLSSpec matches one MPLS label stack entry: the first of those that follow the
-// header of the spec before it.
+// MPLSSpec matches the first MPLS label stack entry behind the header of the previous spec.
 type MPLSSpec struct {
 	Inner     bool
 	Val, Mask MPLSFilter

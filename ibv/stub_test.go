@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-func TestLoadWithoutCgo(t *testing.T) {
+func TestLoadWithoutCgoIsNotSupported(t *testing.T) {
 	_, err := Load(Options{})
 	var u *probe.UnsupportedError
 	if !errors.As(err, &u) || u.Object != "libibverbs" || !strings.Contains(u.Reason, "cgo") || u.Fix == "" {

@@ -17,7 +17,7 @@ import (
 // iters is the number of rounds of the originals.
 const iters = 10
 
-// The headers that the suites send.
+// The headers of the packets in the suites.
 var (
 	suiteSrcMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8}
 	suiteDstMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc9}
@@ -66,10 +66,10 @@ func with[T any](layer T, change func(*T)) T {
 	return layer
 }
 
-// TestSpecFlowTraffic is test_flow.py whole: for each of its five flows the traffic that matches
-// is counted to the packet and the byte. Beyond the original, frames that differ in one field of
-// one spec are not.
-func TestSpecFlowTraffic(t *testing.T) {
+// This is the whole of test_flow.py: for each of its five flows the matching traffic is counted to
+// the packet and the byte. Beyond the original, frames that differ in one field of one spec must
+// not count.
+func TestSpecsCountExactlyTheirTraffic(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	other4, other6 := netip.MustParseAddr("3.3.3.3"), netip.MustParseAddr("b0b1::1")
 	for _, c := range []struct {
@@ -122,8 +122,8 @@ func TestSpecFlowTraffic(t *testing.T) {
 	}
 }
 
-// TestCounterQPFlow is test_counter_qp_flow: the counter equals the number of rounds.
-func TestCounterQPFlow(t *testing.T) {
+// This is test_counter_qp_flow.
+func TestFlowCounterEqualsTheSentPackets(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	n := b.counters(both...)
 	b.flowAttr(FlowAttr{Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: n}}})
@@ -131,9 +131,9 @@ func TestCounterQPFlow(t *testing.T) {
 	b.wants(n, iters, iters*suiteSize)
 }
 
-// TestCountersBulkFlow is test_counters_bulk_flow: of four counters, after step i the first i
-// read the number of rounds and the rest 0. (A bulk is DevX's; here there are four objects.)
-func TestCountersBulkFlow(t *testing.T) {
+// This is test_counters_bulk_flow: after step i the first i of four counters show the number of
+// rounds, and the others 0. (A bulk needs DevX; here the counters are four objects.)
+func TestCountersCountOnlyTheirOwnFlows(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	frames := make([][]byte, 4)
 	all := make([]*Counters, len(frames))
@@ -155,10 +155,9 @@ func TestCountersBulkFlow(t *testing.T) {
 	}
 }
 
-// TestDropCounterAction is test_tbl_drop_action: half of the rounds meet a rule that drops. Its
-// counter reads 0 before, and exactly the number of dropped packets after. The rule behind it
-// counts no dropped packet.
-func TestDropCounterAction(t *testing.T) {
+// This is test_tbl_drop_action: half of the rounds meet a rule that drops. Its counter is 0 before,
+// and exactly the number of dropped packets after. The rule behind it counts no dropped packet.
+func TestDropRuleCountsTheDroppedPackets(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	dropped, passed := b.counters(both...), b.counters(both...)
 	smac := func(mac byte) EthSpec {
@@ -179,8 +178,8 @@ func TestDropCounterAction(t *testing.T) {
 	b.wants(passed, iters/2, iters/2*suiteSize)
 }
 
-// TestReuseAction is test_tbl_reuse_action_and_matcher: two rules, one counter, which reads all rounds.
-func TestReuseAction(t *testing.T) {
+// This is test_tbl_reuse_action_and_matcher, with two rules.
+func TestSharedCounterAddsUpItsRules(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	n := b.counters(both...)
 	for _, ip := range []string{"1.1.1.1", "1.1.1.2"} {
@@ -193,9 +192,8 @@ func TestReuseAction(t *testing.T) {
 	b.wants(n, iters, iters*suiteSize)
 }
 
-// TestSampler is the sampler's test of test_mlx5_dr.py: a rule that lets packets go on counts
-// all, and so does the one behind it.
-func TestSampler(t *testing.T) {
+// This is the sampler's test of test_mlx5_dr.py.
+func TestDontTrapRuleAndTheNextRuleBothCount(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	sampled, all := b.counters(both...), b.counters(both...)
 	b.flowAttr(FlowAttr{Priority: 0, Flags: FlowDontTrap, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: sampled}}})
@@ -205,9 +203,9 @@ func TestSampler(t *testing.T) {
 	b.wants(all, iters, iters*suiteSize)
 }
 
-// TestPriorityTraffic is test_priority_flow_rdma_transport_domain_traffic, outside that
-// domain: the lower number takes the packets; when it goes, the other one does.
-func TestPriorityTraffic(t *testing.T) {
+// This is test_priority_flow_rdma_transport_domain_traffic, outside of this domain. When the rule
+// with the lower number is closed, the other one takes the packets.
+func TestLowerPriorityNumberTakesThePackets(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	low, high := b.counters(both...), b.counters(both...)
 	b.flowAttr(FlowAttr{Priority: 3, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: low}}})
@@ -223,9 +221,8 @@ func TestPriorityTraffic(t *testing.T) {
 	b.wants(high, iters, iters*suiteSize)
 }
 
-// TestHitAndMiss is the pattern of the BTH and Geneve tests: a hit counts, a miss leaves
-// the counter as it was. VXLAN is the tunnel that verbs.h can match.
-func TestHitAndMiss(t *testing.T) {
+// This is the pattern of the BTH and Geneve tests. VXLAN is the only tunnel that verbs.h can match.
+func TestCounterCountsHitsAndNoMisses(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	n := b.counters(both...)
 	b.flow(n, UDPSpec{Val: TCPUDPFilter{DstPort: 4789}, Mask: TCPUDPFilter{DstPort: 0xffff}},
@@ -242,8 +239,7 @@ func TestHitAndMiss(t *testing.T) {
 	b.wants(n, iters, iters*suiteSize)
 }
 
-// TestEgressFlow counts packets that the device sends, and no packet that it receives.
-func TestEgressFlow(t *testing.T) {
+func TestEgressFlowCountsOnlySentPackets(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	out := b.counters(both...)
 	b.flowAttr(FlowAttr{Flags: FlowEgress, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: out}}})

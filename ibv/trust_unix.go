@@ -13,16 +13,17 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// checkTrust returns why a library must not be loaded from path, or nil. It refuses
-//   - a path that is not absolute, because the loader would look for it elsewhere;
-//   - a file that is not regular, because a FIFO would keep the loader waiting;
-//   - for root and in secure execution, a library that another user could have written or put there,
-//     because a library runs with all that the process may do.
+// checkTrust returns an error if we must not load a library from path. It refuses
+//   - a relative path, because the loader would look for it elsewhere;
+//   - a file that is not regular, because a FIFO would block the loader;
+//   - for root and in secure execution, a library written or placed by another user, because its code would
+//     run with all privileges of the process.
 //
-// It leaves a missing file to the loader.
+// A missing file is no error here: the loader reports it.
 //
-// The loader opens the name again. A descriptor's name (/proc/self/fd/N) would give it a wrong
-// $ORIGIN, and is not needed: only users that trusts accepts can give the name to another file.
+// The loader opens the path again after this check. Nobody can replace the file in between, except for users
+// accepted by trusts. So we need not pass a descriptor (/proc/self/fd/N), which would give the loader a
+// wrong $ORIGIN.
 func checkTrust(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("opening %s: a library's path must be absolute", path)
@@ -45,8 +46,8 @@ func checkTrust(path string) error {
 	return nil
 }
 
-// statTrusted returns the description of a file that only trusted users could have put there, and
-// refuses any other.
+// statTrusted returns the FileInfo of path. It returns ErrUntrusted if a user outside trusts could have written or
+// placed the file.
 func statTrusted(path string, secure bool) (os.FileInfo, error) {
 	caller := uint32(os.Geteuid())
 	f, why, err := trust.Open(path, func(uid uint32) bool { return trusts(uid, caller, secure) })
@@ -63,17 +64,18 @@ func statTrusted(path string, secure bool) (os.FileInfo, error) {
 // atSecure is AT_SECURE of <elf.h>.
 const atSecure = 23
 
-// secureExecution reports whether the kernel gave the program more privileges than its caller has,
-// by a set-user-ID bit or by file capabilities (setcap). A file that the caller can write must then
-// not be loaded. A missing vector counts as yes: in secure execution glibc takes TMPDIR out of the
-// environment, and Go's runtime, which looks for the vector behind the environment, may not find it.
+// secureExecution reports whether the program has more privileges than its caller, by a set-user-ID bit or by
+// file capabilities (setcap). Then we must not load a file writable by the caller.
+//
+// If there is no auxiliary vector, we assume secure execution. In secure execution glibc removes TMPDIR from
+// the environment, and Go's runtime may then fail to find the vector, which it expects behind the environment.
 func secureExecution() bool {
 	aux, err := unix.Auxv()
 	return err != nil || !slices.Contains(aux, [2]uintptr{atSecure, 0})
 }
 
-// trusts reports whether files of that user are loaded: root's, the program's owner's, who decides
-// which code runs here anyway, and the caller's, but not in secure execution.
+// trusts reports whether we load files of a user. We trust root, and the owner of the program, who decides which
+// code runs here anyway. Except in secure execution, we also trust the caller.
 func trusts(uid, caller uint32, secure bool) bool {
 	return uid == 0 || !secure && uid == caller || trust.OwnsProgram(uid)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// A program with file capabilities has them for the code that its owner wrote, not for files of the
-// user that starts it.
-func TestWhoseFilesAreTrusted(t *testing.T) {
+// A program with file capabilities has them for its owner's code, not for files of the user who
+// starts it.
+func TestFilesOfTheCallerAreNotTrustedInSecureExecution(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -48,9 +48,9 @@ func TestWhoseFilesAreTrusted(t *testing.T) {
 	}
 }
 
-// The named file is checked with every directory that leads to it, as a plugin's file is: a user
-// who can replace the file must be trusted too.
-func TestWhatLeadsToALibrary(t *testing.T) {
+// Whoever can replace a directory on the path can replace the file. Plugins are checked in the same
+// way.
+func TestEveryDirectoryToALibraryMustBeTrusted(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

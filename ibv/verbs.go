@@ -2,16 +2,16 @@ package ibv
 
 import "syscall"
 
-// verbs is libibverbs as this package calls it: plain values in, an errno out (0: success). The one
-// implementation is in cgo_linux.go. A verb that the library or the context's verbs_context lacks
-// returns EOPNOTSUPP, or ENOSYS for a symbol.
+// verbs is the part of libibverbs used by this package. Methods take plain values and return an errno, which is
+// 0 on success. The only implementation is in cgo_linux.go. If the context's verbs_context lacks a verb, it
+// returns EOPNOTSUPP. If the library lacks a symbol, it returns ENOSYS.
 //
-// Neither the implementation nor the library checks that an object is open: their callers hold it
-// open by object.use.
+// Neither the implementation nor the library checks whether an object is open. Callers must keep it open by
+// object.use.
 type verbs interface {
 	path() string
 	has(symbol string) bool
-	unload(stay bool) // stay: leave it mapped
+	unload(stay bool) // with stay the library stays in memory
 
 	devices() ([]Device, syscall.Errno)
 	openDevice(name string) (ctx handle, asyncFD int, errno syscall.Errno) // ENODEV: not in the list
@@ -21,12 +21,12 @@ type verbs interface {
 	queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno
 	queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno)
 	getEvent(ctx handle) (event, syscall.Errno) // EAGAIN: no event is ready
-	ackEvent(e event)                           // the destruction of the object named by e waits for it
+	ackEvent(e event)                           // until then the object named by e cannot be destroyed
 
 	allocPD(ctx handle) (handle, syscall.Errno)
 	deallocPD(pd handle) syscall.Errno
 
-	regMR(pd handle, mem []byte, access AccessFlags) (region, syscall.Errno) // mem is kept until deregMR
+	regMR(pd handle, mem []byte, access AccessFlags) (region, syscall.Errno) // mem must stay mapped until deregMR
 	deregMR(mr handle) syscall.Errno
 	createAH(pd handle, a *AHAttr) (handle, syscall.Errno)
 	destroyAH(ah handle) syscall.Errno
@@ -60,7 +60,7 @@ type verbs interface {
 	destroyCounters(counters handle) syscall.Errno
 }
 
-// event is struct ibv_async_event. By type, element is the address of a queue pair or completion
+// event is struct ibv_async_event. Depending on the type, element is the address of a queue pair or completion
 // queue, or the number of a port.
 type event struct {
 	typ     EventType

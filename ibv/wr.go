@@ -8,7 +8,7 @@ import (
 
 // SGE is struct ibv_sge: a part of a memory region. An SGE of length 0 is ignored.
 type SGE struct {
-	Addr   uint64 // within the region, from MR.Addr on
+	Addr   uint64 // MR.Addr plus an offset
 	Length uint32 // bytes
 	LKey   uint32 // MR.LKey
 }
@@ -16,7 +16,7 @@ type SGE struct {
 // WROpcode is enum ibv_wr_opcode.
 type WROpcode uint32
 
-// The operations that this package posts.
+// The opcodes supported by PostSend.
 const (
 	WRRDMAWrite WROpcode = iota
 	WRRDMAWriteWithImm
@@ -34,47 +34,48 @@ type SendFlags uint32
 
 // The flags of a send request.
 const (
-	SendFence     SendFlags = 1 << iota // after the RDMA reads before it; RC
-	SendSignaled                        // make a completion, unless QPOptions.SignalAll makes all
-	SendSolicited                       // wake the peer that waits for solicited completions
-	SendInline                          // copy the bytes now: the memory is free again at once
+	SendFence     SendFlags = 1 << iota // wait for earlier RDMA reads to end; RC only
+	SendSignaled                        // make a completion; not needed with QPOptions.SignalAll
+	SendSolicited                       // wake a peer waiting for solicited completions
+	SendInline                          // copy the bytes now, so that the memory can be reused at once
 )
 
 // SendWR is struct ibv_send_wr with one segment.
 type SendWR struct {
-	WRID   uint64 // comes back in the completion
+	WRID   uint64 // returned in the completion
 	Opcode WROpcode
 	Flags  SendFlags
 	SGE    SGE
-	Imm    uint32 // of the opcodes with immediate data
+	Imm    uint32 // for opcodes with immediate data
 
-	// Of RDMA operations: the peer's memory.
+	// The peer's memory, for RDMA operations.
 	RemoteAddr uint64
 	RKey       uint32
 
-	// Of datagrams: the destination.
+	// The destination, for datagrams.
 	AH         *AH
 	RemoteQPN  uint32
 	RemoteQKey uint32
 }
 
-// RecvWR is struct ibv_recv_wr with one segment. On a UD queue pair the first 40 bytes
-// are the GRH's, and the message comes behind them.
+// RecvWR is struct ibv_recv_wr with one segment. On a UD queue pair, the first 40 bytes receive the GRH, and the
+// message follows.
 type RecvWR struct {
-	WRID uint64 // comes back in the completion
+	WRID uint64 // returned in the completion
 	SGE  SGE
 }
 
-// postBatch is the number of requests that one call of the library takes at most.
+// postBatch is the largest number of requests in one call of the library.
 const postBatch = 16
 
-// PostSend posts the requests in order and stops at the first refused one, which the error names;
-// posted is the number of accepted requests. ENOMEM means that the send queue is full. The memory
-// of a request and its address handle belong to the device until the request has completed.
-// PostSend allocates only for an error.
+// PostSend posts the requests in order, and returns the number of accepted ones. It stops at the first refused
+// request, which the error names. ENOMEM means that the send queue is full: poll completions first. Until a
+// request has completed, do not touch its memory, and do not close its region or address handle. PostSend
+// allocates only for an error.
 //
-// PostSend itself refuses with EINVAL a request that ibv_post_send(3) does not allow on a queue
-// pair of that type, and a request whose missing pointers a provider would follow.
+// PostSend itself checks requests before the library sees them, because a provider would follow missing
+// pointers. It returns EINVAL for these, and for requests that ibv_post_send(3) does not allow on a queue pair of
+// this type.
 func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	if err := q.use(); err != nil {
 		return 0, err
@@ -91,8 +92,8 @@ func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	return posted, nil
 }
 
-// postRun posts the requests at the head of wrs that one call can take: all use the address handle
-// of the first, and inline data of its memory region.
+// postRun posts as many requests from the head of wrs as one call can take. All of them must use the address
+// handle of the first one, and inline data must come from one memory region.
 func (q *QP) postRun(wrs []SendWR) (int, error) {
 	const verb = "ibv_post_send"
 	first := &wrs[0]
@@ -106,7 +107,7 @@ func (q *QP) postRun(wrs []SendWR) (int, error) {
 		ah = first.AH.h
 	}
 
-	var inlineMR *MR // the library copies from it during the call, so it stays mapped until then
+	var inlineMR *MR // keep it open during the call, in which the library copies from it
 	if first.inline() {
 		var err error
 		inlineMR, err = q.pd.useRegion(first.SGE.LKey)
@@ -128,10 +129,10 @@ func (q *QP) postRun(wrs []SendWR) (int, error) {
 	return n, q.ctx.err(verb, errno)
 }
 
-// inline reports whether the library copies the data of w.
+// inline reports whether the library must copy data of w.
 func (w *SendWR) inline() bool { return w.Flags&SendInline != 0 && w.SGE.Length > 0 }
 
-// usesObjectsOf reports whether w needs no other objects than first.
+// usesObjectsOf reports whether w uses only objects of first, so that one call can take both.
 func (w *SendWR) usesObjectsOf(first *SendWR) bool {
 	if w.AH != first.AH || w.inline() != first.inline() {
 		return false
@@ -139,8 +140,8 @@ func (w *SendWR) usesObjectsOf(first *SendWR) bool {
 	return !w.inline() || w.SGE.LKey == first.SGE.LKey
 }
 
-// nameRefused adds the refused request to err. If the queue is full it adds the remedy: requests
-// occupy the queue until their completions have been polled.
+// nameRefused adds the refused request to err, and also the next step if the queue is full: requests occupy the
+// queue until their completions are polled.
 func nameRefused(err error, kind string, at int, wrID uint64) error {
 	if errors.Is(err, syscall.ENOMEM) {
 		err = fmt.Errorf("%w: the %s queue is full: poll completions first", err, kind)
@@ -148,7 +149,8 @@ func nameRefused(err error, kind string, at int, wrID uint64) error {
 	return fmt.Errorf("%w: %s request %d (wr_id %#x) and those behind it were not posted", err, kind, at, wrID)
 }
 
-// PostRecv posts receive requests, as PostSend does.
+// PostRecv posts receive requests in order, and returns the number of accepted ones. Errors and memory are as with
+// PostSend.
 func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 	if err := q.use(); err != nil {
 		return 0, err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// opcodesByType is the table of ibv_post_send(3): the opcodes of a type, each the bit of its number.
+// opcodesByType is the table of ibv_post_send(3). Bit n is set if the type supports opcode n.
 var opcodesByType = map[QPType]uint32{
 	QPTRawPacket: 1 << WRSend,
 	QPTUD:        1<<WRSend | 1<<WRSendWithImm,
@@ -13,19 +13,19 @@ var opcodesByType = map[QPType]uint32{
 	QPTSRD:       1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
 }
 
-// datagrams reports whether every request of a queue pair of that type names its destination.
+// datagrams reports whether every request on a queue pair of this type must name a destination.
 func (t QPType) datagrams() bool { return t == QPTUD || t == QPTSRD }
 
-// Reasons of checkSend. A provider that got such a request would follow an invalid pointer.
+// Errors of checkSend. Given such a request, a provider would follow an invalid pointer.
 var (
-	errNoAH      = errors.New("a datagram without an address handle")
-	errAH        = errors.New("an address handle on a queue pair that is not UD or SRD")
-	errAHDomain  = errors.New("the address handle is of another protection domain")
+	errNoAH      = errors.New("a datagram without an address handle: set AH")
+	errAH        = errors.New("an address handle on a queue pair that is not UD or SRD: leave AH nil")
+	errAHDomain  = errors.New("the address handle belongs to another protection domain: make it in that of the queue pair")
 	errInline    = errors.New("inline data outside of its memory region")
-	errInlineGet = errors.New("inline data of an operation that sends none")
+	errInlineGet = errors.New("inline data of an RDMA read, which sends none: clear SendInline")
 )
 
-// checkSend returns the fault of w, or nil. Inline data of w are in mr.
+// checkSend returns an error if w must not reach a provider. mr is the region of its inline data.
 func (q *QP) checkSend(w *SendWR, mr *MR) error {
 	switch {
 	case w.Opcode > WRRDMARead || opcodesByType[q.typ]>>w.Opcode&1 == 0:
@@ -44,7 +44,7 @@ func (q *QP) checkSend(w *SendWR, mr *MR) error {
 	return nil
 }
 
-// useRegion returns the region of a key. The caller calls done on it.
+// useRegion returns the region with a key. The caller must call done on it.
 func (p *PD) useRegion(lkey uint32) (*MR, error) {
 	if m, ok := p.regionByLKey.Load(lkey); ok && m.(*MR).use() == nil {
 		return m.(*MR), nil
@@ -52,7 +52,7 @@ func (p *PD) useRegion(lkey uint32) (*MR, error) {
 	return nil, fmt.Errorf("%w: no region has lkey %#x", errInline, lkey)
 }
 
-// contains reports whether s lies within m. No sum of the three can overflow.
+// contains reports whether s lies within m. It avoids sums, because Addr plus Length may overflow.
 func (m *MR) contains(s SGE) bool {
 	size := uint64(len(m.mem))
 	if s.Addr < m.reg.addr {

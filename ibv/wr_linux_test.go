@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPostMovesData: the effect of each operation on bytes, at both ends.
+// Each operation is checked by its effect on bytes, at both ends.
 func TestPostMovesData(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct {
@@ -78,9 +78,8 @@ func TestPostMovesData(t *testing.T) {
 	}
 }
 
-// TestPostDatagram: a UD queue pair sends by an address handle, and the message comes behind
-// the 40 bytes of the GRH.
-func TestPostDatagram(t *testing.T) {
+// A UD queue pair sends by an address handle, and the GRH has 40 bytes.
+func TestPostedDatagramArrivesBehindItsGRH(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
 	x, y := b.queuePair(QPTUD), b.queuePair(QPTUD)
@@ -104,9 +103,8 @@ func TestPostDatagram(t *testing.T) {
 	}
 }
 
-// TestPostWithoutReceive: a send to a peer without a posted receive ends when the retries have ended, and takes the queue
-// pair to ERR. Requests behind it are flushed.
-func TestPostWithoutReceive(t *testing.T) {
+// The send ends after its last retry, and requests behind it are flushed.
+func TestSendWithoutAReceiveTakesTheQueuePairToERR(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
 	x, _ := b.rc(nil)
@@ -122,9 +120,9 @@ func TestPostWithoutReceive(t *testing.T) {
 	}
 }
 
-// TestPostRefusals: a request with missing pointers never reaches a provider, and the requests
-// before it in the list have been sent.
-func TestPostRefusals(t *testing.T) {
+// Such a request must never reach a provider, which would follow the pointer. The requests before
+// it in the list are sent.
+func TestPostRefusesRequestsWithMissingPointers(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
 	other := must(b.ctx.AllocPD())(t)
@@ -191,14 +189,14 @@ func TestPostRefusals(t *testing.T) {
 	b.check(peer.Close())
 }
 
-// TestPostStopsAtTheFirst: the library's refusal names the refused request, over several calls too.
-// A full queue is reported.
-func TestPostStopsAtTheFirst(t *testing.T) {
+// The error names the request, even if the list takes several calls of the library, and reports a
+// full queue.
+func TestPostStopsAtTheFirstRefusedRequest(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600000000000ns")
 	m := b.region()
 	x, y := b.rc(nil)
-	const before = 7 // so that the end is within a call
+	const before = 7 // not a multiple of postBatch, so the refused request is in the middle of a call
 	b.post(x, repeat(before, write(m))...)
 	n, err := x.PostSend(repeat(1000, write(m)))
 	if n += before; n < 64 || n >= 1000 || !errors.Is(err, syscall.ENOMEM) {
@@ -230,8 +228,8 @@ func TestPostStopsAtTheFirst(t *testing.T) {
 	}
 }
 
-// TestPostNoSegment: a request of no bytes names no memory, whatever its key.
-func TestPostNoSegment(t *testing.T) {
+// Its key may be invalid.
+func TestPostOfNoBytesNeedsNoMemory(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
 	x, y := b.rc(nil)
@@ -242,8 +240,7 @@ func TestPostNoSegment(t *testing.T) {
 	b.succeed(6)
 }
 
-// TestPostInWrongState: the device refuses the request.
-func TestPostInWrongState(t *testing.T) {
+func TestPostInTheWrongStateIsRefused(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
 	q := b.queuePair(QPTRC)
@@ -266,7 +263,6 @@ func TestPostInWrongState(t *testing.T) {
 	}
 }
 
-// TestPostAllocatesNothing: neither posting nor polling allocates.
 func TestPostAllocatesNothing(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m, k := b.region(), b.compCntr()

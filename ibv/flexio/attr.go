@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrAttr: attributes that the reference or the width of the device's field does not
-// allow. Every one that Validate finds is an [AttrError] that wraps it.
+// ErrAttr is in every [AttrError]: an attribute breaks a rule of the reference, or does not fit into the device's
+// field.
 var ErrAttr = errors.New("invalid attribute")
 
 // AttrError names an invalid attribute and the reason.
 type AttrError struct {
-	Struct string // in the words of the reference: flexio_cq_attr
-	Field  string // cq_period, or cq_ring_qmem.daddr of a structure within
+	Struct string // name in the reference, for example "flexio_cq_attr"
+	Field  string // "cq_period", or "cq_ring_qmem.daddr" in a nested structure
 	Reason string
 }
 
@@ -22,25 +22,23 @@ func (e *AttrError) Error() string {
 
 func (e *AttrError) Unwrap() error { return ErrAttr }
 
-// DPAAddr is an address in the memory of the DPA, the processor in the device (flexio_uintptr_t). 0
-// means no address.
+// DPAAddr is an address in the memory of the DPA, the device's processor (flexio_uintptr_t). 0 means no address.
 type DPAAddr uint64
 
-// HostAddr is an address in the memory of the process that calls the SDK (void * or a
-// function there). It is a number here: nothing is read from it. 0 is NULL.
+// HostAddr is an address in the process that calls the SDK: a void * or a function there. This package never reads
+// from it. 0 is NULL.
 type HostAddr uint64
 
-// Object is an object of the SDK or of libibverbs to which an attribute points:
-// flexio_thread, ibv_pd and the like. The reference does not describe them. A nil
-// *Object is NULL.
+// Object is an object of the SDK or of libibverbs, for example a flexio_thread or an ibv_pd. Attributes point to
+// objects, but the reference does not describe them. A nil *Object is NULL.
 type Object struct {
-	ID uint32 // the number by which the device knows it
+	ID uint32 // the device's number of the object
 }
 
 // Access is a mask of enum ibv_access_flags.
 type Access uint32
 
-// The kinds of access that an MKey or a QP of Flex IO takes.
+// The kinds of access for an MKey or a QP of Flex IO.
 const (
 	AccessLocalWrite   Access = 1 << 0
 	AccessRemoteWrite  Access = 1 << 1
@@ -50,17 +48,17 @@ const (
 
 // checks collects the errors of one structure.
 type checks struct {
-	of     string // the reference's name of the structure
-	prefix string // of the fields, within a structure that it holds
+	of     string // the structure's name in the reference
+	prefix string // prefix of field names while checking a nested structure
 	errs   []error
 }
 
-// refuse adds a reason against the field.
+// refuse adds an AttrError about the field.
 func (c *checks) refuse(field, format string, args ...any) {
 	c.errs = append(c.errs, &AttrError{Struct: c.of, Field: c.prefix + field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// fits refuses a value that the device's field of so many bits does not hold.
+// fits refuses a value of more than the given number of bits.
 func (c *checks) fits(field string, v uint64, bits int) {
 	if v >= 1<<bits {
 		c.refuse(field, "%d does not fit the device's field of %d bits: at most %d", v, bits, uint64(1)<<bits-1)
@@ -74,7 +72,7 @@ func (c *checks) known(field string, v fmt.Stringer, ok bool) {
 	}
 }
 
-// within checks the structure that the field holds.
+// within runs check on the nested structure in the field.
 func (c *checks) within(field string, check func(*checks)) {
 	was := c.prefix
 	c.prefix += field + "."
@@ -84,7 +82,7 @@ func (c *checks) within(field string, check func(*checks)) {
 
 func (c *checks) err() error { return errors.Join(c.errs...) }
 
-// name returns the name of an enumeration's value, or kind and number of an unknown one.
+// name returns the name of a value, or kind and number if the value is unknown.
 func name[E ~uint8 | ~uint32](names map[E]string, kind string, v E) string {
 	if s, ok := names[v]; ok {
 		return s

@@ -1,7 +1,7 @@
 package flexio
 
-// CQElementType is the receiver of a CQ's events. The reference names four: thread, EQ, none,
-// emulated EQ. Their numbers come from the SDK's public flexio.h, in which 1 is reserved.
+// CQElementType is the receiver of a CQ's events. The reference names four: thread, EQ, none, emulated EQ. Their
+// numbers come from the SDK's public flexio.h, which reserves 1.
 type CQElementType uint8
 
 // The receivers of a CQ's events.
@@ -18,10 +18,10 @@ var cqElementNames = map[CQElementType]string{
 
 func (t CQElementType) String() string { return name(cqElementNames, "element type", t) }
 
-// CQPeriodMode says what starts the time of cq_period (enum flexio_cq_period_mode).
+// CQPeriodMode is the event that starts cq_period (enum flexio_cq_period_mode).
 type CQPeriodMode uint8
 
-// The starts of the period.
+// What starts the period.
 const (
 	CQPeriodFromEvent CQPeriodMode = 0 // the last event
 	CQPeriodFromCQE   CQPeriodMode = 1 // the last CQE
@@ -31,10 +31,10 @@ func (m CQPeriodMode) String() string {
 	return name(map[CQPeriodMode]string{CQPeriodFromEvent: "event", CQPeriodFromCQE: "CQE"}, "period mode", m)
 }
 
-// CQECompType is the way in which entries are compressed (enum flexio_cqe_comp_type).
+// CQECompType is the compression of entries (enum flexio_cqe_comp_type).
 type CQECompType uint8
 
-// The ways of compression; [Compression] explains them.
+// The kinds of compression. [Compression] explains them.
 const (
 	CQECompNone     CQECompType = 0
 	CQECompBasic    CQECompType = 1
@@ -45,15 +45,14 @@ var cqeCompNames = map[CQECompType]string{CQECompNone: "none", CQECompBasic: "ba
 
 func (t CQECompType) String() string { return name(cqeCompNames, "compression type", t) }
 
-// Compression returns the option for a [Ring] over such a queue.
+// Compression returns the value of RingOptions.Compression for the ring of this queue.
 func (t CQECompType) Compression() Compression { return Compression(t) }
 
-// CQECompFormat is the content of the first half of a responder's mini-CQE (enum
-// flexio_cqe_comp_format). The reference gives no values: these are the device's (DPDK mlx5_prm.h
-// MLX5_CQE_RESP_FORMAT_*).
+// CQECompFormat is the content of the first half of a responder's mini-CQE (enum flexio_cqe_comp_format). The
+// reference gives no values, so we use those of the device (DPDK mlx5_prm.h MLX5_CQE_RESP_FORMAT_*).
 type CQECompFormat uint8
 
-// The content of a mini-CQE beside the byte count.
+// The contents of a mini-CQE besides the byte count.
 const (
 	MiniHash       CQECompFormat = 0
 	MiniCsum       CQECompFormat = 1
@@ -76,7 +75,7 @@ type CQAttr struct {
 	Thread      *Object       `ref:"thread"`       // of element type thread
 	EmulatedEQN uint32        `ref:"emulated_eqn"` // of element types EQ and emulated EQ
 	UARID       uint32        `ref:"uar_id"`
-	UARBaseAddr HostAddr      `ref:"uar_base_addr"` // of a devx UAR, through which the library arms
+	UARBaseAddr HostAddr      `ref:"uar_base_addr"` // of a devx UAR, which the library uses to arm the CQ
 
 	CQECompType   CQECompType   `ref:"cqe_comp_type"`
 	CQECompFormat CQECompFormat `ref:"cqe_comp_format"`
@@ -87,8 +86,8 @@ type CQAttr struct {
 
 	NoArm         bool `ref:"no_arm"`
 	AlwaysArmed   bool `ref:"always_armed"`
-	CC            bool `ref:"cc"`             // collapsed: every entry in the first slot
-	OverrunIgnore bool `ref:"overrun_ignore"` // the consumer does not move the doorbell record
+	CC            bool `ref:"cc"`             // collapsed: write every entry to the first slot
+	OverrunIgnore bool `ref:"overrun_ignore"` // do not expect the consumer to move the doorbell record
 
 	CQRingQMem QMem    `ref:"cq_ring_qmem"`
 	CQDBRDAddr DPAAddr `ref:"cq_dbr_daddr"`
@@ -134,9 +133,9 @@ func (a *CQAttr) checkElement(c *checks) {
 	}
 }
 
-// ValidateCollapsed reports, beyond Validate, why a [Collapsed] cannot count the queue:
-// it reads the one slot of a collapsed queue and never moves the doorbell record, so the
-// device has to ignore that it overruns.
+// ValidateCollapsed calls Validate, and also reports why a [Collapsed] could not count the queue. A Collapsed only
+// reads one slot and never moves the doorbell record. So the queue must be collapsed, and the device must ignore
+// overruns.
 func (a *CQAttr) ValidateCollapsed() error {
 	if err := a.Validate(); err != nil {
 		return err

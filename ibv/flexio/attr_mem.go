@@ -2,7 +2,7 @@ package flexio
 
 import "math"
 
-// MemType says whose memory it is (enum flexio_memtype).
+// MemType is the owner of memory (enum flexio_memtype).
 type MemType uint8
 
 // The owners of memory.
@@ -15,11 +15,11 @@ func (t MemType) String() string {
 	return name(map[MemType]string{MemTypeDPA: "FLEXIO_MEMTYPE_DPA", MemTypeHost: "FLEXIO_MEMTYPE_HOST"}, "memory type", t)
 }
 
-// QMem is flexio_qmem: where a queue lies. One of DAddr and HUMEMOffset is used.
+// QMem is flexio_qmem: the place of a queue. Set DAddr for DPA memory, and HUMEMOffset for host memory.
 type QMem struct {
 	MemType     MemType `ref:"memtype"`
-	DAddr       DPAAddr `ref:"daddr"`        // of DPA memory
-	HUMEMOffset uint64  `ref:"humem_offset"` // of host memory: bytes from the beginning of the umem
+	DAddr       DPAAddr `ref:"daddr"`        // DPA memory: the address
+	HUMEMOffset uint64  `ref:"humem_offset"` // host memory: the offset in the umem, in bytes
 	UMEMID      uint32  `ref:"umem_id"`
 }
 
@@ -30,7 +30,7 @@ func (m *QMem) Validate() error {
 	return c.err()
 }
 
-// check checks memory that begins at a multiple of align.
+// check also requires the memory to begin at a multiple of align.
 func (m *QMem) check(c *checks, align uint64) {
 	switch m.MemType {
 	case MemTypeDPA:
@@ -55,11 +55,11 @@ func (m *QMem) check(c *checks, align uint64) {
 	}
 }
 
-// unset reports whether no field was set.
+// unset reports whether all fields are zero.
 func (m *QMem) unset() bool { return *m == QMem{} }
 
-// The device's alignment of queues: a ring begins at a multiple of its entries' 64 bytes, a
-// doorbell record at a multiple of 8 bytes.
+// The device requires a ring to begin at a multiple of 64 bytes, the size of its entries, and a doorbell record at a
+// multiple of 8.
 const (
 	ringAlign = 64
 	dbrAlign  = 8
@@ -85,16 +85,15 @@ func (m *Mem) Validate() error {
 	return c.err()
 }
 
-// HeapMemInfo is flexio_heap_mem_info: the SDK's description of a process's heap in the memory of
-// the DPA.
+// HeapMemInfo is flexio_heap_mem_info: the SDK's description of the heap of a process, in the memory of the DPA.
 type HeapMemInfo struct {
 	BaseAddr  DPAAddr `ref:"base_addr"`
-	Size      uint64  `ref:"size"` // all in bytes
+	Size      uint64  `ref:"size"` // in bytes, like the next two
 	Requested uint64  `ref:"requested"`
 	Allocated uint64  `ref:"allocated"`
 }
 
-// Validate reports values that no heap can have.
+// Validate reports values that are impossible for a heap.
 func (h *HeapMemInfo) Validate() error {
 	c := checks{of: "flexio_heap_mem_info"}
 	h.check(&c)
@@ -113,8 +112,8 @@ func (h *HeapMemInfo) check(c *checks) {
 	}
 }
 
-// offset returns how far n bytes at an address lie from the heap's beginning, and whether they lie
-// in the heap. An address before the heap wraps around to more than its size.
+// offset returns the offset of an address in the heap. ok is false unless all of the n bytes there are in the heap.
+// For an address before the heap, the difference wraps around to a number above its size.
 func (h *HeapMemInfo) offset(at DPAAddr, n uint64) (offset uint64, ok bool) {
 	offset = uint64(at - h.BaseAddr)
 	return offset, offset <= h.Size && n <= h.Size-offset

@@ -1,9 +1,9 @@
 package flexio
 
-// maxNameLen is the SDK's FLEXIO_MAX_NAME_LEN, the 0 at the end included.
+// maxNameLen is the SDK's FLEXIO_MAX_NAME_LEN, including the 0 at the end.
 const maxNameLen = 256
 
-// nameFits refuses a name that the SDK's buffer does not hold, or that C would cut.
+// nameFits refuses a name too long for the SDK's buffer, or with a zero byte, which would end it in C.
 func (c *checks) nameFits(field, s string) {
 	for i := range len(s) {
 		if s[i] == 0 {
@@ -22,8 +22,8 @@ type AffinityType uint8
 // The kinds of affinity: where a thread of the DPA runs.
 const (
 	AffinityNone   AffinityType = 0 // anywhere
-	AffinityStrict AffinityType = 1 // on the execution unit of that number
-	AffinityGroup  AffinityType = 2 // on any of that group
+	AffinityStrict AffinityType = 1 // on one execution unit
+	AffinityGroup  AffinityType = 2 // on any unit of a group
 )
 
 func (t AffinityType) String() string {
@@ -33,7 +33,7 @@ func (t AffinityType) String() string {
 // Affinity is flexio_affinity: where a thread of the DPA runs.
 type Affinity struct {
 	Type AffinityType `ref:"type"`
-	ID   uint32       `ref:"id"` // reserved for type none
+	ID   uint32       `ref:"id"` // number of the unit or group; 0 for type none
 }
 
 // Validate reports every attribute that is wrong.
@@ -50,8 +50,7 @@ func (a *Affinity) check(c *checks) {
 	}
 }
 
-// AppAttr is flexio_app_attr, from which the SDK makes an application. It is the SDK's
-// own: a program uses [AppSelectAttr].
+// AppAttr is flexio_app_attr. The SDK uses it to make an application. Programs use [AppSelectAttr] instead.
 type AppAttr struct {
 	AppName                  string   `ref:"app_name"`
 	AppPtr                   []byte   `ref:"app_ptr"` // the application, an ELF file
@@ -85,17 +84,17 @@ func (a *AppAttr) Validate() error {
 	return c.err()
 }
 
-// HWModelID is enum flexio_hw_model_id, of whose values the reference gives none.
+// HWModelID is enum flexio_hw_model_id. The reference gives no values.
 type HWModelID uint32
 
-// HWModelDefault is FLEXIO_HW_MODEL_DEF: the model of the device that is given.
+// HWModelDefault is FLEXIO_HW_MODEL_DEF: the model of the device in AppSelectAttr.IBVCtx.
 const HWModelDefault HWModelID = 0
 
-// AppSelectAttr is flexio_app_select_attr: which application of a program to use.
+// AppSelectAttr is flexio_app_select_attr. It selects an application of a program.
 type AppSelectAttr struct {
 	AppName   string    `ref:"app_name"`
 	HWModelID HWModelID `ref:"hw_model_id"`
-	IBVCtx    *Object   `ref:"ibv_ctx"` // by which the default model is found
+	IBVCtx    *Object   `ref:"ibv_ctx"` // the device, needed for the default model
 }
 
 // Validate reports every attribute that is wrong.
@@ -125,11 +124,10 @@ func (a *ProcessAttr) Validate() error {
 	return c.err()
 }
 
-// EventHandlerAttr is flexio_event_handler_attr: the attributes of a new event handler, a thread of
-// the DPA.
+// EventHandlerAttr is flexio_event_handler_attr: the attributes of a new event handler, which is a thread of the DPA.
 type EventHandlerAttr struct {
 	Name                    string   `ref:"name"`
-	HostStubFunc            HostAddr `ref:"host_stub_func"` // stands on the host for the thread's function
+	HostStubFunc            HostAddr `ref:"host_stub_func"` // represents the thread's function on the host
 	Arg                     uint64   `ref:"arg"`
 	Affinity                Affinity `ref:"affinity"`
 	Continuable             bool     `ref:"continuable"`
@@ -147,16 +145,16 @@ func (a *EventHandlerAttr) Validate() error {
 	return c.err()
 }
 
-// OutboxAttr is flexio_outbox_attr. Every value of it is valid.
+// OutboxAttr is flexio_outbox_attr. All values are valid, so there is no Validate.
 type OutboxAttr struct {
 	EnPCC bool    `ref:"en_pcc"`
-	UAR   *Object `ref:"uar"` // deprecated, ignored: the process's own is used
+	UAR   *Object `ref:"uar"` // deprecated and ignored: the SDK uses the process's own
 }
 
 // CmdQState is enum flexio_cmdq_state.
 type CmdQState uint8
 
-// States that a command queue begins in.
+// The initial states of a command queue.
 const (
 	CmdQPending CmdQState = 0
 	CmdQRunning CmdQState = 1
@@ -169,7 +167,7 @@ func (s CmdQState) String() string {
 // CmdQAttr is flexio_cmdq_attr: the attributes of a new command queue (asynchronous RPC).
 type CmdQAttr struct {
 	Workers   int       `ref:"workers"`
-	BatchSize int       `ref:"batch_size"` // tasks of one invocation of a worker
+	BatchSize int       `ref:"batch_size"` // tasks per invocation of a worker
 	State     CmdQState `ref:"state"`
 }
 

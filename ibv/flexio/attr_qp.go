@@ -2,11 +2,11 @@ package flexio
 
 import "net"
 
-// QPTransport is enum flexio_qp_transport_type. The reference gives no values: these come from the
-// SDK's public flexio.h, which equal the device's (qpc.st).
+// QPTransport is enum flexio_qp_transport_type. The reference gives no values. These come from the SDK's public
+// flexio.h, and equal the device's (qpc.st).
 type QPTransport uint8
 
-// Transports.
+// The transports.
 const (
 	QPTransportRC          QPTransport = 0x0
 	QPTransportUC          QPTransport = 0x1
@@ -28,10 +28,10 @@ var qpTransportNames = map[QPTransport]string{
 
 func (t QPTransport) String() string { return name(qpTransportNames, "transport", t) }
 
-// QPState is enum flexio_qp_state, of which the reference names four to move a QP to.
+// QPState is enum flexio_qp_state. The reference names only the four states below.
 type QPState uint8
 
-// States a QP can be moved to.
+// The states for QPAttr.NextState.
 const (
 	QPStateReset QPState = 0x0
 	QPStateInit  QPState = 0x1
@@ -46,7 +46,7 @@ func (s QPState) String() string { return name(qpStateNames, "state", s) }
 // QPMTU is enum flexio_qp_qpc_mtu. 0 means not given.
 type QPMTU uint8
 
-// Path MTUs in bytes.
+// The path MTUs, in bytes.
 const (
 	QPMTU256 QPMTU = 1
 	QPMTU512 QPMTU = 2
@@ -59,41 +59,41 @@ var qpMTUNames = map[QPMTU]string{QPMTU256: "256", QPMTU512: "512", QPMTU1K: "10
 
 func (m QPMTU) String() string { return name(qpMTUNames, "MTU", m) }
 
-// RQType says where a QP receives.
+// RQType is the kind of a QP's receive queue.
 type RQType uint8
 
-// Where a QP receives.
+// The kinds of receive queue.
 const (
 	RQRegular RQType = 0x0
-	RQRMP     RQType = 0x1 // in a receive memory pool
-	RQZero    RQType = 0x3 // nowhere
+	RQRMP     RQType = 0x1 // a receive memory pool, which several QPs may share
+	RQZero    RQType = 0x3 // none
 )
 
 var rqTypeNames = map[RQType]string{RQRegular: "regular", RQRMP: "RMP", RQZero: "zero-RQ"}
 
 func (t RQType) String() string { return name(rqTypeNames, "RQ type", t) }
 
-// QPAttr is flexio_qp_attr, with which a QP is both created and modified. Numbers of
-// queues, PSNs and the user index have 24 bits.
+// QPAttr is flexio_qp_attr. The SDK uses it both to create and to modify a QP. Numbers of queues, PSNs and the user
+// index have 24 bits.
 type QPAttr struct {
-	// Of a QP that is created.
+	// Attributes for creating a QP.
 	TransportType QPTransport `ref:"transport_type"`
 	PD            *Object     `ref:"pd"`
 	UARID         uint32      `ref:"uar_id"`
 	UserIndex     uint32      `ref:"user_index"`
-	OpsFlag       int32       `ref:"ops_flag"` // deprecated, ignored
+	OpsFlag       int32       `ref:"ops_flag"` // deprecated and ignored
 	NoSQ          bool        `ref:"no_sq"`
 	LogSQDepth    uint8       `ref:"log_sq_depth"`
 	SQCQN         uint32      `ref:"sq_cqn"`
 	RQType        RQType      `ref:"rq_type"`
 	LogRQDepth    uint8       `ref:"log_rq_depth"`
-	RQCQN         uint32      `ref:"rq_cqn"` // not of an RMP
-	RMPQN         uint32      `ref:"rmpqn"`  // of an RMP only
+	RQCQN         uint32      `ref:"rq_cqn"` // not for an RMP
+	RMPQN         uint32      `ref:"rmpqn"`  // only for an RMP
 	QPWQBuffQMem  QMem        `ref:"qp_wq_buff_qmem"`
 	QPWQDBRQMem   QMem        `ref:"qp_wq_dbr_qmem"`
 	IsolateVLTC   bool        `ref:"isolate_vl_tc"`
 
-	// Of a QP that is modified.
+	// Attributes for modifying a QP.
 	NextState      QPState          `ref:"next_state"`
 	QPAccessMask   Access           `ref:"qp_access_mask"`
 	VHCAPortNum    uint8            `ref:"vhca_port_num"`
@@ -117,7 +117,7 @@ type QPAttr struct {
 
 const qpAccess = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 
-// Validate reports every attribute that neither a creation nor a modification takes.
+// Validate reports every attribute that is wrong for both creating and modifying a QP.
 func (a *QPAttr) Validate() error {
 	c := checks{of: "flexio_qp_attr"}
 	a.checkCreate(&c)
@@ -125,7 +125,7 @@ func (a *QPAttr) Validate() error {
 	return c.err()
 }
 
-// ValidateCreate reports, beyond Validate, the attributes that a creation lacks.
+// ValidateCreate calls Validate, and also reports attributes missing for creating a QP.
 func (a *QPAttr) ValidateCreate() error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -194,8 +194,7 @@ func (a *QPAttr) checkModify(c *checks) {
 	c.fits("log_sra_max", uint64(a.LogSRAMax), 3)
 }
 
-// QPAttrOptParamMask is flexio_qp_attr_opt_param_mask: which optional attributes a
-// modification sets.
+// QPAttrOptParamMask is flexio_qp_attr_opt_param_mask: the optional attributes to modify.
 type QPAttrOptParamMask struct {
 	MinRNRNAKTimer bool `ref:"min_rnr_nak_timer"`
 	QPAccessMask   bool `ref:"qp_access_mask"`

@@ -2,14 +2,14 @@ package flexio
 
 import "math/bits"
 
-// MsgDevLevel is flexio_msg_dev_level. The reference names the ends of its range. The numbers come
-// from the SDK's public flexio.h.
+// MsgDevLevel is flexio_msg_dev_level. The reference only names the ends of its range. The numbers come from the SDK's
+// public flexio.h.
 type MsgDevLevel uint8
 
-// Levels, each with all above it.
+// The levels. Each also includes the lower numbers.
 const (
 	MsgDevNoPrint     MsgDevLevel = 0
-	MsgDevAlwaysPrint MsgDevLevel = 1 // of a message, not of a stream
+	MsgDevAlwaysPrint MsgDevLevel = 1 // for messages, not for streams
 	MsgDevError       MsgDevLevel = 2
 	MsgDevWarn        MsgDevLevel = 3
 	MsgDevInfo        MsgDevLevel = 4
@@ -31,7 +31,7 @@ const (
 	MsgDevSync   MsgDevSyncMode = 0
 	MsgDevAsync  MsgDevSyncMode = 1
 	MsgDevBatch  MsgDevSyncMode = 2
-	MsgDevTracer MsgDevSyncMode = 3 // arguments only, printed by templates of the host
+	MsgDevTracer MsgDevSyncMode = 3 // send only the arguments, for templates on the host
 )
 
 var msgDevSyncNames = map[MsgDevSyncMode]string{MsgDevSync: "sync", MsgDevAsync: "async", MsgDevBatch: "batch", MsgDevTracer: "tracer"}
@@ -51,19 +51,18 @@ func (t MsgTransport) String() string {
 	return name(map[MsgTransport]string{MsgTransportQP: "QP", MsgTransportWindow: "window"}, "transport", t)
 }
 
-// MsgStreamAttr is flexio_msg_stream_attr_t: a stream of messages from the DPA to the
-// host.
+// MsgStreamAttr is flexio_msg_stream_attr_t: the attributes of a stream of messages from the DPA to the host.
 type MsgStreamAttr struct {
 	StreamName       string         `ref:"stream_name"`
 	DataBsize        uint64         `ref:"data_bsize"` // bytes, a power of two of at least 2048
 	Level            MsgDevLevel    `ref:"level"`
 	SyncMode         MsgDevSyncMode `ref:"sync_mode"`
 	TransportMode    MsgTransport   `ref:"transport_mode"`
-	TracerMode       MsgTransport   `ref:"tracer_mode"`        // the old name of TransportMode, never to be used
-	TracerMsgFormats []string       `ref:"tracer_msg_formats"` // templates by message ID, without C's NULL at the end
+	TracerMode       MsgTransport   `ref:"tracer_mode"`        // old name of TransportMode; do not use
+	TracerMsgFormats []string       `ref:"tracer_msg_formats"` // templates by message ID, without the final NULL of C
 	MgmtAffinity     Affinity       `ref:"mgmt_affinity"`
 	UserCbCtx        HostAddr       `ref:"user_cb_ctx"`
-	UAR              *Object        `ref:"uar"` // deprecated, ignored: the process's own is used
+	UAR              *Object        `ref:"uar"` // deprecated and ignored: the SDK uses the process's own
 }
 
 // Validate reports every attribute that is wrong.
@@ -94,8 +93,7 @@ func (a *MsgStreamAttr) Validate() error {
 	return c.err()
 }
 
-// TracerMsg is flexio_tracer_msg: the arguments of a template. The reference gives them
-// no places.
+// TracerMsg is flexio_tracer_msg: the arguments of a template. The reference gives no layout.
 type TracerMsg struct {
 	Arg0 uint64 `ref:"arg0"`
 	Arg1 uint64 `ref:"arg1"`
@@ -105,7 +103,7 @@ type TracerMsg struct {
 	Arg5 uint64 `ref:"arg5"`
 }
 
-// Args are the arguments in the order of the template.
+// Args returns the arguments in the order of the template.
 func (m *TracerMsg) Args() [6]uint64 {
 	return [6]uint64{m.Arg0, m.Arg1, m.Arg2, m.Arg3, m.Arg4, m.Arg5}
 }
@@ -113,13 +111,13 @@ func (m *TracerMsg) Args() [6]uint64 {
 // msgDevMaxStreams is FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT of the public flexio.h.
 const msgDevMaxStreams = 255
 
-// ProcessTracerCtx is flexio_dev_process_tracer_ctx: the tracers of a process, by the number of the
-// stream. The reference does not define their content.
+// ProcessTracerCtx is flexio_dev_process_tracer_ctx: the tracers of a process, indexed by stream. The reference does not
+// define their content.
 type ProcessTracerCtx struct {
 	TracerCtx []Object `ref:"tracer_ctx"`
 }
 
-// Validate reports more tracers than a process has streams.
+// Validate reports more tracers than a process can have streams.
 func (p *ProcessTracerCtx) Validate() error {
 	c := checks{of: "flexio_dev_process_tracer_ctx"}
 	if n := len(p.TracerCtx); n > msgDevMaxStreams {
@@ -128,8 +126,7 @@ func (p *ProcessTracerCtx) Validate() error {
 	return c.err()
 }
 
-// Spinlock is spinlock_s, a lock among threads of the DPA. Only they take it: the host
-// may look.
+// Spinlock is spinlock_s, a lock for threads of the DPA. The host may read it, but must not take it.
 type Spinlock struct {
-	Locked uint32 `ref:"locked"` // 0 is free
+	Locked uint32 `ref:"locked"` // 0 if free
 }

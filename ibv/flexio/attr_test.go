@@ -122,9 +122,8 @@ func validate(v any) error {
 // neverSet are fields that no right attributes set.
 var neverSet = map[string]bool{"flexio_msg_stream_attr_t.tracer_mode": true}
 
-// TestAttrAccepts: valid attributes are accepted, and the examples together set every field of
-// every configuration structure.
-func TestAttrAccepts(t *testing.T) {
+// Together the examples set every field of every attribute structure.
+func TestValidAttributesAreAccepted(t *testing.T) {
 	for strct, typ := range goTypes {
 		if binarySize(typ) > 0 || typ == reflect.TypeFor[SQESeg]() {
 			continue
@@ -170,8 +169,7 @@ type rule struct {
 	says  string // a part of the reason
 }
 
-// TestAttrRules breaks each rule once and sees it named, alone.
-func TestAttrRules(t *testing.T) {
+func TestEachBrokenRuleIsReportedAlone(t *testing.T) {
 	for _, r := range append(rules, queueRules...) {
 		t.Run(r.field+": "+r.says, func(t *testing.T) {
 			err := validate(r.value())
@@ -192,8 +190,7 @@ func TestAttrRules(t *testing.T) {
 	}
 }
 
-// TestAttrReportsAll: one look names everything that is wrong.
-func TestAttrReportsAll(t *testing.T) {
+func TestValidateReportsEveryInvalidAttribute(t *testing.T) {
 	a := CQAttr{LogCQDepth: 32, CQPeriod: 4096, ElementType: CQElementNone, CQRingQMem: dpaRing, CQDBRDAddr: 8}
 	err := a.Validate()
 	for _, want := range []string{"flexio_cq_attr.log_cq_depth: 32 does not fit", "flexio_cq_attr.cq_period: 4096 does not fit"} {
@@ -203,8 +200,8 @@ func TestAttrReportsAll(t *testing.T) {
 	}
 }
 
-// TestAttrNames: every value of an enumeration has a name, and no other has.
-func TestAttrNames(t *testing.T) {
+// Values outside an enumeration must have no name.
+func TestEveryEnumerationValueHasAName(t *testing.T) {
 	for _, tt := range []struct {
 		got, want string
 	}{
@@ -221,8 +218,9 @@ func TestAttrNames(t *testing.T) {
 	}
 }
 
-// TestAttrHelpers: the reference's rules beside the ranges.
-func TestAttrHelpers(t *testing.T) {
+// Stride, Args, Compression and the checks of one function alone are not ranges of a field, so the
+// tables above do not cover them.
+func TestAttributeHelpersFollowTheReference(t *testing.T) {
 	if got := (&WQAttr{}).Stride(); got != 16 {
 		t.Errorf("a stride that is not given is %d bytes, want 2^4", got)
 	}

@@ -3,7 +3,7 @@ package flexio
 // WQType is enum flexio_wq_type.
 type WQType uint8
 
-// How a receive queue is linked. [Collapsed] counts a cyclic one only.
+// The kinds of receive queue. [Collapsed] can only count a cyclic one.
 const (
 	WQLinkedList WQType = 0
 	WQCyclic     WQType = 1
@@ -13,11 +13,11 @@ func (t WQType) String() string {
 	return name(map[WQType]string{WQLinkedList: "linked list", WQCyclic: "cyclic"}, "WQ type", t)
 }
 
-// WQEndPadMode is enum flexio_wq_end_pad_mode. The reference gives no values: these are
-// the device's (DPDK mlx5_prm.h MLX5_WQ_END_PAD_MODE_*).
+// WQEndPadMode is enum flexio_wq_end_pad_mode. The reference gives no values, so we use those of the device (DPDK
+// mlx5_prm.h MLX5_WQ_END_PAD_MODE_*).
 type WQEndPadMode uint8
 
-// How the end of a packet is padded.
+// The ways to pad the end of a packet.
 const (
 	WQEndPadNone  WQEndPadMode = 0
 	WQEndPadAlign WQEndPadMode = 1
@@ -27,11 +27,11 @@ func (m WQEndPadMode) String() string {
 	return name(map[WQEndPadMode]string{WQEndPadNone: "none", WQEndPadAlign: "align"}, "end padding mode", m)
 }
 
-// WQAttr is flexio_wq_attr: the attributes of a new receive or send queue. The called function
-// decides which of the two it is.
+// WQAttr is flexio_wq_attr: the attributes of a new receive or send queue. In the SDK the called function decides
+// which of the two it is. Here, call ValidateRQ or ValidateSQ.
 type WQAttr struct {
 	LogWQDepth  uint8    `ref:"log_wq_depth"`
-	LogWQStride uint8    `ref:"log_wq_stride"` // of an entry's bytes; 0 means 4: see Stride
+	LogWQStride uint8    `ref:"log_wq_stride"` // base-2 logarithm of an entry's bytes; 0 means 4
 	PD          *Object  `ref:"pd"`
 	UARID       uint32   `ref:"uar_id"`
 	UserIndex   uint32   `ref:"user_index"`
@@ -41,21 +41,21 @@ type WQAttr struct {
 	WQDBRQMem   QMem     `ref:"wq_dbr_qmem"`
 }
 
-// WQRQAttr is flexio_wq_rq_attr: the attributes of receive queues only.
+// WQRQAttr is flexio_wq_rq_attr: the attributes only for receive queues.
 type WQRQAttr struct {
 	WQType           WQType       `ref:"wq_type"`
 	EndPadMode       WQEndPadMode `ref:"end_pad_mode"`
 	VLANStripDisable bool         `ref:"vlan_strip_disable"`
-	TD               *Object      `ref:"td"` // transport domain; nil: one is made
+	TD               *Object      `ref:"td"` // transport domain; nil: the SDK makes one
 }
 
-// WQSQAttr is flexio_wq_sq_attr: the attributes of send queues only.
+// WQSQAttr is flexio_wq_sq_attr: the attributes only for send queues.
 type WQSQAttr struct {
 	AllowMultiPktSendWQE bool    `ref:"allow_multi_pkt_send_wqe"`
-	TIS                  *Object `ref:"tis"` // transport interface send; nil: one is made
+	TIS                  *Object `ref:"tis"` // transport interface send; nil: the SDK makes one
 }
 
-// Stride is the size of an entry in bytes.
+// Stride returns the size of an entry in bytes.
 func (a *WQAttr) Stride() int {
 	if a.LogWQStride == 0 {
 		return 1 << 4
@@ -63,7 +63,7 @@ func (a *WQAttr) Stride() int {
 	return 1 << a.LogWQStride
 }
 
-// ValidateRQ reports every attribute that is wrong of a receive queue.
+// ValidateRQ reports every attribute that is wrong for a receive queue.
 func (a *WQAttr) ValidateRQ() error {
 	c := checks{of: "flexio_wq_attr"}
 	a.check(&c)
@@ -77,7 +77,7 @@ func (a *WQAttr) ValidateRQ() error {
 	return c.err()
 }
 
-// ValidateSQ reports every attribute that is wrong of a send queue.
+// ValidateSQ reports every attribute that is wrong for a send queue.
 func (a *WQAttr) ValidateSQ() error {
 	c := checks{of: "flexio_wq_attr"}
 	a.check(&c)

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Struct is a structure that lies in queue memory. Each is declared in the order of
-// its bytes and without holes, and is big-endian throughout.
+// Struct is a structure in queue memory. Each is declared in the order of its bytes, without holes, and
+// all its fields are big-endian.
 type Struct interface {
 	CQE64 | ErrCQE | MiniCQEBlock | EQE |
 		CtrlSeg | AtomicSeg | DatagramSeg | EthSeg | InlineDataSeg | InlineSendDataSeg | MemPtrSendDataSeg |
 		RcvDataSeg | RDMASeg | SharedReceiveSeg | TransposeSeg | WaitOnDataSeg | WaitOnDataDataSeg
 }
 
-// ErrShort: fewer bytes than the structure has.
+// ErrShort is returned for fewer bytes than the structure has.
 var ErrShort = errors.New("too short")
 
 // Size returns the structure's size in queue memory, in bytes.
@@ -23,8 +23,8 @@ func Size[T Struct]() int {
 	return binary.Size(v)
 }
 
-// Decode reads a structure from the beginning of b. Every pattern of bits is valid;
-// fewer bytes than [Size] are ErrShort.
+// Decode reads a structure from the beginning of b. Every pattern of bits is valid. If b is shorter
+// than [Size], Decode returns ErrShort.
 func Decode[T Struct](b []byte) (v T, err error) {
 	if _, err := binary.Decode(b, binary.BigEndian, &v); err != nil {
 		return v, fmt.Errorf("decoding %T from %d bytes, it has %d: %w", v, len(b), Size[T](), ErrShort)
@@ -32,11 +32,11 @@ func Decode[T Struct](b []byte) (v T, err error) {
 	return v, nil
 }
 
-// Append is the inverse of Decode: it appends the bytes of v to b.
+// Append appends the bytes of v to b. It is the inverse of Decode.
 func Append[T Struct](b []byte, v T) []byte {
 	b, err := binary.Append(b, binary.BigEndian, &v)
 	if err != nil {
-		panic(err) // a Struct has fields of fixed size only: TestLayouts
+		panic(err) // impossible, because all fields have a fixed size: TestStructsHaveTheirSizes
 	}
 	return b
 }

@@ -31,7 +31,7 @@ func identity[T Struct](t *testing.T, b []byte) {
 	}
 }
 
-// FuzzIdentity: every pattern of bits is a structure, and none is lost.
+// Every pattern of bits is a valid structure, and no bit may be lost.
 func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xff}, 64))
@@ -89,8 +89,8 @@ func at(n, off int, b ...byte) []byte {
 	return out
 }
 
-// TestPlaces writes single fields where the reference has them.
-func TestPlaces(t *testing.T) {
+// Single fields are written at the places of the reference.
+func TestFieldsDecodeFromTheirBytes(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		got, want any
@@ -144,7 +144,7 @@ func must[T Struct](t *testing.T, b []byte) T {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestErr(t *testing.T) {
+func TestErrReadsSyndromesOfErrorEntriesOnly(t *testing.T) {
 	c := CQE64{OpOwn: 0xd0, Syndrome: SyndromeRemoteAccess, VendorErrSynd: 0x88}
 	if err := c.Err(); err == nil || err.Error() != "completing a work request: remote access error (vendor 0x88)" {
 		t.Errorf("got %v", err)

@@ -8,50 +8,54 @@ import (
 
 // CollapsedOptions describe a collapsed completion queue.
 type CollapsedOptions struct {
-	// MaxRate is the largest number of indices that the device completes in a second:
-	// packets or work requests at line rate, times the 64-byte blocks of each in a send
-	// queue. [Collapsed.Horizon] follows from it. 0 means 200 million.
+	// MaxRate is the largest number of indices completed by the device in a second: packets or work
+	// requests at line rate, in a send queue times the 64-byte blocks of each. It determines
+	// [Collapsed.Horizon]. 0 means 200 million.
 	MaxRate uint64
-	// Depth of the queue in the unit of the index, at most 65535: no more can be
-	// outstanding. 0 means 32768. Only [Collapsed.SampleUpTo] uses it.
+
+	// Depth is the depth of the queue, in the unit of the index: the largest number of outstanding
+	// indices. It is at most 65535, and 0 means 32768. Only [Collapsed.SampleUpTo] uses it.
 	Depth uint32
 }
 
-// Collapsed counts the completions of a queue whose CQ was made with cc=1 and oi=1: every entry
-// lands in the same 64 bytes, so an entry holds the last completed index, in 16 bits. Collapsed
-// extends them to 64. Only Init writes to the memory. A Collapsed belongs to one goroutine at a
-// time.
+// Collapsed counts the completions of a queue with a collapsed CQ, made with cc=1 and oi=1. The device
+// writes every entry to the same 64 bytes, so they contain the last completed index, in 16 bits.
+// Collapsed extends the index to 64 bits. Only Init writes to the memory. Only one goroutine at a time
+// may use a Collapsed.
 //
-// The index is the index of the WQE: in a send queue of the last signalled one, in basic blocks of
-// 64 bytes; in a cyclic receive queue of the packet. A shared or linked receive queue completes out
-// of order and cannot be counted like this.
+// The index is that of a WQE. In a send queue it is that of the last signalled WQE, in basic blocks of
+// 64 bytes. In a cyclic receive queue it counts packets. A shared or linked receive queue completes out
+// of order, so Collapsed cannot count it.
 type Collapsed struct {
 	entry   []byte
 	opts    CollapsedOptions
 	count   Count
-	sampled bool          // by Sample
-	at      time.Duration // on the clock, just before the entry of the last Sample was read
+	sampled bool          // Sample was called
+	at      time.Duration // clock just before the last Sample has read the entry
 }
 
 // Count is the number of completions of a collapsed queue.
 type Count struct {
-	// Completed is the number of completed indices, errors included.
+	// Completed is the number of completed indices, including those in error.
 	Completed uint64
-	// Ambiguous says that between two samples there was time for 65,536 completions or
-	// more, so that Completed may be too low by a multiple of that. It is never reset.
+
+	// Ambiguous is set once there was time for 65,536 or more completions between two samples. Then
+	// Completed may be too low by a multiple of 65,536. It is never reset.
 	Ambiguous bool
-	// Errors is the number of samples that found a new completion in error. The device
-	// overwrites an error with the next completion: there may have been more.
+
+	// Errors is the number of samples with a new completion in error. The next completion overwrites
+	// an error, so there may have been more errors.
 	Errors uint64
-	// Last is the newest of these errors, nil without errors.
+
+	// Last is the newest of these errors, or nil.
 	Last *CompletionError
 }
 
-// NewCollapsed counts the completions of a queue by its entry, 64 bytes at a multiple of 64.
-// Anything else, and a depth that 16 bits do not tell, is ErrRing.
+// NewCollapsed returns a Collapsed for the entry of a queue: 64 bytes at a multiple of 64. For any other
+// memory, and for a depth of more than 16 bits, it returns ErrRing.
 func NewCollapsed(entry []byte, o CollapsedOptions) (*Collapsed, error) {
 	if len(entry) != 64 || !aligned(entry) {
-		return nil, fmt.Errorf("%w: a collapsed queue is one entry of 64 bytes, aligned to as many", ErrRing)
+		return nil, fmt.Errorf("%w: a collapsed queue is one entry of 64 bytes, at a multiple of 64", ErrRing)
 	}
 	if o.MaxRate == 0 {
 		o.MaxRate = 200e6
@@ -65,21 +69,22 @@ func NewCollapsed(entry []byte, o CollapsedOptions) (*Collapsed, error) {
 	return &Collapsed{entry: entry, opts: o}, nil
 }
 
-// Init writes the initial content of the entry: the index before 0 (as DPDK's vDPA event queue
-// does). It is called before the queue is made.
+// Init writes the initial content of the entry: the index before 0. DPDK's vDPA event queue does the
+// same. Call it before making the queue.
 func (c *Collapsed) Init() {
 	clear(c.entry)
 	c.entry[60], c.entry[61] = 0xff, 0xff
 }
 
-// Horizon is the longest time between two samples for which Sample is exact.
+// Horizon returns the longest time between two samples for which Sample is exact.
 func (c *Collapsed) Horizon() time.Duration {
 	return time.Duration(uint64(1<<16-1) * uint64(time.Second) / c.opts.MaxRate)
 }
 
 // Sample adds the completions since the last sample. It is exact as long as samples are less than
-// [Collapsed.Horizon] apart by clock, which is monotonic. After a longer gap the count is ambiguous.
-// The gap is taken at its longest: from before the last entry was read until after this one.
+// [Collapsed.Horizon] apart by clock, which must be monotonic. After a longer gap the count is ambiguous.
+// To be safe, we take the longest possible gap: from before the previous read of the entry until after
+// this one.
 func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	before := clock()
 	index, failed := c.readEntry()
@@ -94,13 +99,13 @@ func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	return c.count
 }
 
-// SampleUpTo adds the completions since the last sample, with the help of the producer index: the
-// number of posted indices, in the unit of the device's index. It is exact however long ago the last
-// sample was, because the device cannot be further behind than the queue is deep.
+// SampleUpTo adds the completions since the last sample. posted returns the producer index: the number of
+// posted indices, in the unit of the device's index. The device cannot be further behind than the depth of
+// the queue, so SampleUpTo is exact however long ago the last sample was.
 //
-// posted is called before the entry is read and after it: a completion in between was posted before
-// the second call. If more was posted between the two calls than 16 bits can hold, SampleUpTo reads
-// again. If that happens each time, it returns the count of the sample before.
+// SampleUpTo calls posted before and after reading the entry, because completions in between were posted
+// before the second call. If the producer posts more than 16 bits can tell between the two calls, it reads
+// again. If this happens each time, it returns the previous count.
 func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	lower := posted()
 	for range sampleTries {
@@ -116,8 +121,8 @@ func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 
 		behind := uint64(uint16(upper) - (index + 1))
 		if upper < lower || behind > most || behind > upper || upper-behind < c.count.Completed {
-			// Fewer posted than before, more outstanding than the queue holds, or fewer
-			// completed than before: the producer index is not of this queue.
+			// Fewer posted than before, more outstanding than the depth, or fewer completed than
+			// before: this producer index must belong to another queue.
 			c.count.Ambiguous = true
 			return c.count
 		}
@@ -127,10 +132,10 @@ func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	return c.count
 }
 
-// sampleTries bounds the reads of SampleUpTo, which must not wait for a producer to pause.
+// sampleTries limits the reads of SampleUpTo. It must not wait until a fast producer pauses.
 const sampleTries = 64
 
-// advance takes a new total, and the error if the entry that told it reports one.
+// advance sets a new total. failed is the error in the entry, or nil.
 func (c *Collapsed) advance(total uint64, failed *CompletionError) {
 	if total != c.count.Completed && failed != nil {
 		c.count.Errors++
@@ -139,16 +144,17 @@ func (c *Collapsed) advance(total uint64, failed *CompletionError) {
 	c.count.Completed = total
 }
 
-// readEntry reads the entry: see readStable.
+// readEntry reads the index and the error of the entry. The device may write at the same time.
 func (c *Collapsed) readEntry() (index uint16, failed *CompletionError) {
 	last := func() uint32 { return loadLast(c.entry) }
 	syndromes := func() uint32 { return loadSyndromes(c.entry) }
 	return readStable(last, syndromes)
 }
 
-// readStable takes the index in one access with the opcode, and the syndromes of an error
-// between two such accesses that agree (a device writes an entry as one line). If the device
-// overwrites the entry each time, the error has no syndrome.
+// readStable loads index and opcode in one access. For an error it also needs the syndromes, which are in
+// another word. It loads them between two equal values of the first word: a device writes an entry as one
+// line, so they then belong together. If the device overwrites the entry each time, the error has no
+// syndrome.
 func readStable(last, syndromes func() uint32) (index uint16, failed *CompletionError) {
 	for range 4 {
 		word := last()

@@ -147,10 +147,10 @@ func (d deviceMem) reached(t *testing.T, n uint64) {
 	}
 }
 
-// TestCollapsedOfAnotherProcess samples a device that completes meanwhile, 20 times around
-// the 16 bits: every count is exact as long as less than a horizon went by between two
-// samples, and from the first longer gap on it is ambiguous.
-func TestCollapsedOfAnotherProcess(t *testing.T) {
+// The device is another process, which completes 20 times 65,536 indices meanwhile. Every count is
+// exact as long as samples are less than a horizon apart. After the first longer gap it is
+// ambiguous.
+func TestCollapsedOfAnotherProcessIsExactWithinTheHorizon(t *testing.T) {
 	rng := seed.Rand(t)
 	samples := 0
 	for _, late := range []bool{false, true, false, true} {
@@ -215,8 +215,8 @@ func (d deviceMem) settled(t *testing.T, n uint64) {
 	}
 }
 
-// TestCollapsedOfAnotherProcessWithProducer samples as rarely as it likes.
-func TestCollapsedOfAnotherProcessWithProducer(t *testing.T) {
+// With the producer index, samples may be any time apart.
+func TestCollapsedOfAnotherProcessIsExactWithTheProducerIndex(t *testing.T) {
 	rng := seed.Rand(t)
 	mem, stop := startDevice(t)
 	c, err := NewCollapsed(mem.entry, CollapsedOptions{})

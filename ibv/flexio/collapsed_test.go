@@ -15,7 +15,7 @@ func complete(entry []byte, index uint64, c CQE64) {
 // clockAt is a clock that stands.
 func clockAt(d *time.Duration) func() time.Duration { return func() time.Duration { return *d } }
 
-func TestCollapsedExtends(t *testing.T) {
+func TestCollapsedExtendsTheIndexTo64Bits(t *testing.T) {
 	entry := alignedMem(64)
 	c, err := NewCollapsed(entry, CollapsedOptions{MaxRate: 1_000_000})
 	if err != nil {
@@ -86,7 +86,7 @@ func TestCollapsedIsAmbiguousAfterALongGap(t *testing.T) {
 	}
 }
 
-func TestCollapsedWithTheProducerIndex(t *testing.T) {
+func TestCollapsedIsExactWithTheProducerIndex(t *testing.T) {
 	entry := alignedMem(64)
 	c, err := NewCollapsed(entry, CollapsedOptions{Depth: 65535})
 	if err != nil {
@@ -112,8 +112,8 @@ func TestCollapsedWithTheProducerIndex(t *testing.T) {
 	}
 }
 
-// A producer index that goes back while the entry is read bounds nothing.
-func TestCollapsedWithAProducerIndexThatGoesBack(t *testing.T) {
+// The index goes back while the entry is read, so it says nothing about this entry.
+func TestCollapsedIsAmbiguousIfTheProducerIndexGoesBack(t *testing.T) {
 	entry := alignedMem(64)
 	c, err := NewCollapsed(entry, CollapsedOptions{Depth: 64})
 	if err != nil {
@@ -127,7 +127,7 @@ func TestCollapsedWithAProducerIndexThatGoesBack(t *testing.T) {
 	}
 }
 
-func TestCollapsedErrors(t *testing.T) {
+func TestCollapsedCountsErrorsAndKeepsTheLast(t *testing.T) {
 	entry := alignedMem(64)
 	c, err := NewCollapsed(entry, CollapsedOptions{})
 	if err != nil {
@@ -158,9 +158,8 @@ func TestCollapsedErrors(t *testing.T) {
 	}
 }
 
-// TestCollapsedDoubtsTheProducer: a producer index that cannot be of this queue leaves
-// the count as it is, and ambiguous.
-func TestCollapsedDoubtsTheProducer(t *testing.T) {
+// Such an index must belong to another queue, so the count must stay unchanged.
+func TestCollapsedIsAmbiguousIfTheProducerIndexIsImpossible(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		depth        uint32
@@ -224,8 +223,7 @@ func TestCollapsedDoubtsTheProducer(t *testing.T) {
 	}
 }
 
-// TestSettle: syndromes are taken between two looks that agree, or not at all.
-func TestSettle(t *testing.T) {
+func TestReadStableReturnsSyndromesOnlyIfTwoLooksAgree(t *testing.T) {
 	const bad, good = 0x0007_00d0, 0x0008_0020 // index 7 failed, index 8 did not
 	answers := func(words ...uint32) func() uint32 {
 		return func() uint32 {
@@ -279,7 +277,7 @@ func TestCollapsedAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestNewCollapsedRefuses(t *testing.T) {
+func TestNewCollapsedRefusesMemoryThatIsNoEntry(t *testing.T) {
 	mem := alignedMem(128)
 	for name, f := range map[string]func() (*Collapsed, error){
 		"short":     func() (*Collapsed, error) { return NewCollapsed(mem[:63], CollapsedOptions{}) },

@@ -6,52 +6,53 @@ import (
 	"time"
 )
 
-// ErrMissed: polled entries of a ring were written over before they were counted. Counting goes on behind them.
+// ErrMissed is returned if the device has overwritten polled entries of a ring before they were counted.
+// Counting continues behind them.
 var ErrMissed = errors.New("entries of the ring were missed")
 
-// RingCounter counts the completions of a program's own completion queue, where the device writes
-// them, into words that another program reads: add is words.Words.Add of shm/words, or the like. The
-// thread that polls the queue runs it, or a thread of its own if it is the ring's only consumer. It
-// belongs to one goroutine at a time.
+// RingCounter counts the completions of a program's own completion queue in its ring, and adds them to
+// words read by another program. For example, add may be words.Words.Add of shm/words. Run it in the
+// thread that polls the queue, or in a thread of its own if nobody else consumes the ring. Only one
+// goroutine at a time may use it.
 //
 // # Beside ibv_poll_cq
 //
-// Call Count with the number of polled completions, at least once in a round of the queue: the
-// device overwrites what was polled. If the ring is compressed, make it with RingOptions.Expand, and
-// poll no more completions than Count has returned, because ibv_poll_cq reads no compressed entries.
+// Call Count with the number of polled completions at least once per round of the queue, because the
+// device overwrites polled entries. If the ring is compressed, make it with RingOptions.Expand, and never
+// poll more completions than Count has returned: ibv_poll_cq cannot read compressed entries.
 //
-// Poll every completion of a queue pair before it is destroyed or reset: ibv_poll_cq fails on an
-// entry that is left, and may have taken others off the ring without a number.
+// Poll all completions of a queue pair before destroying or resetting it. Otherwise ibv_poll_cq fails on a
+// remaining entry, and may already have removed others without returning their number.
 type RingCounter struct {
 	ring   *Ring
 	add    func(completions, errors uint64)
 	only   func(*CQE64) bool
 	entry  CQE64
 	shared bool   // ibv_poll_cq consumes the ring, too
-	polled uint32 // the consumer index of ibv_poll_cq, as Ring.Consumed counts
+	polled uint32 // the consumer index of ibv_poll_cq, mod 2^32 like Ring.Consumed
 	missed uint64
 }
 
-// NewRingCounter counts the entries of ring from its consumer index on. only chooses the completions
-// that count, by queue pair or opcode; nil: all.
+// NewRingCounter returns a counter of the entries of ring, starting at its consumer index. If only is not
+// nil, just the completions for which it returns true count, for example those of one queue pair.
 func NewRingCounter(ring *Ring, add func(completions, errors uint64), only func(*CQE64) bool) *RingCounter {
 	return &RingCounter{ring: ring, add: add, only: only, polled: ring.Consumed()}
 }
 
-// Count counts the entries that the device has written since the last call, and returns their
-// number. polled is the number of completions that ibv_poll_cq has returned since then; -1: nothing
-// else consumes the ring, whose owner writes [Ring.Consumed] to the doorbell record.
+// Count counts the entries written by the device since the last call, and returns their number. polled is
+// the number of completions returned by ibv_poll_cq since then. If nobody polls, pass -1, and write
+// [Ring.Consumed] to the doorbell record.
 //
-// With ErrMissed the words are too low by the number that Missed has grown by. After ErrCorrupt the
-// ring cannot be read any more, and each call returns it again.
+// After ErrMissed the words are too low. Missed tells by how many. After ErrCorrupt the ring is unreadable, and
+// each call returns the error again.
 func (c *RingCounter) Count(polled int) (int, error) {
 	if polled >= 0 {
 		c.polled += uint32(polled)
 		c.shared = true
 	}
 
-	// More than a round behind, the owner bit of an entry that was written over looks like the right
-	// one again.
+	// If we are more than a round behind, an overwritten entry may have the expected owner bit again. So
+	// skip first.
 	missed := c.skipPolled(1 << c.ring.log)
 
 	var done, failed uint64
@@ -59,7 +60,7 @@ func (c *RingCounter) Count(polled int) (int, error) {
 	for {
 		found, err := c.ring.Next(&c.entry)
 		if !found && missed == nil {
-			// A polled entry was written before, so one that is not found was written over.
+			// A polled entry must be in the ring. If it is not found, the device has overwritten it.
 			missed = c.skipPolled(0)
 			if missed != nil {
 				continue
@@ -81,7 +82,7 @@ func (c *RingCounter) Count(polled int) (int, error) {
 	}
 }
 
-// skipPolled goes on behind the polled completions if more than most of them were not counted.
+// skipPolled skips to the end of the polled completions if more than most of them are not counted yet.
 func (c *RingCounter) skipPolled(most int32) error {
 	behind := int32(c.polled - c.ring.Consumed())
 	if !c.shared || behind <= most || c.ring.failed != nil {
@@ -89,36 +90,36 @@ func (c *RingCounter) skipPolled(most int32) error {
 	}
 	c.missed += uint64(behind)
 	c.ring.skip(c.polled)
-	return fmt.Errorf("%d polled completions were written over before they were counted: %w", behind, ErrMissed)
+	return fmt.Errorf("%d polled completions were overwritten before they were counted: call Count more often: %w", behind, ErrMissed)
 }
 
-// Missed returns the number of polled completions that were not counted.
+// Missed returns the number of polled completions that Count has missed so far.
 func (c *RingCounter) Missed() uint64 { return c.missed }
 
-// CollapsedCounter counts the completions of a collapsed queue into words that another program
-// reads, as RingCounter does.
+// CollapsedCounter counts the completions of a collapsed queue, and adds them to words read by another
+// program.
 type CollapsedCounter struct {
 	queue *Collapsed
 	add   func(completions, errors uint64)
 	last  Count
 }
 
-// NewCollapsedCounter counts the completions of queue that its last sample does not have.
+// NewCollapsedCounter returns a counter of the completions of queue after its last sample.
 func NewCollapsedCounter(queue *Collapsed, add func(completions, errors uint64)) *CollapsedCounter {
 	return &CollapsedCounter{queue: queue, add: add, last: queue.count}
 }
 
-// Count adds the result of [Collapsed.Sample] to the words.
+// Count calls [Collapsed.Sample] and adds the new completions to the words.
 func (c *CollapsedCounter) Count(clock func() time.Duration) Count {
 	return c.addSince(c.queue.Sample(clock))
 }
 
-// CountUpTo adds the result of [Collapsed.SampleUpTo] to the words.
+// CountUpTo calls [Collapsed.SampleUpTo] and adds the new completions to the words.
 func (c *CollapsedCounter) CountUpTo(posted func() uint64) Count {
 	return c.addSince(c.queue.SampleUpTo(posted))
 }
 
-// addSince adds to the words what now has beyond the count before.
+// addSince adds the difference between now and the last count to the words.
 func (c *CollapsedCounter) addSince(now Count) Count {
 	errors := now.Errors - c.last.Errors
 	c.add(now.Completed-c.last.Completed-errors, errors)

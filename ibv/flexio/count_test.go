@@ -17,9 +17,9 @@ func (w *total) add(completions, errors uint64) {
 	w.errors += errors
 }
 
-// TestRingCounter counts rings of every compression, alone and beside a consumer that reads no compressed entries, as
-// ibv_poll_cq does. The words are the completions that the device wrote.
-func TestRingCounter(t *testing.T) {
+// Rings of every compression are counted alone, and beside a consumer that reads no compressed
+// entries, as ibv_poll_cq does.
+func TestRingCounterEqualsWhatTheDeviceWrote(t *testing.T) {
 	for _, comp := range []Compression{Uncompressed, Basic, Enhanced} {
 		for _, beside := range []bool{false, true} {
 			if comp == Enhanced && beside {
@@ -92,8 +92,8 @@ func countRing(t *testing.T, comp Compression, beside bool) {
 	}
 }
 
-// TestRingCounterChooses: only the chosen entries are in the words, and Count returns all.
-func TestRingCounterChooses(t *testing.T) {
+// Count returns the number of all entries.
+func TestRingCounterAddsOnlyChosenEntries(t *testing.T) {
 	device := &simRing{mem: alignedMem(8 * 64), n: 8, size: 64}
 	ring, err := NewRing(device.mem, RingOptions{})
 	if err != nil {
@@ -111,8 +111,8 @@ func TestRingCounterChooses(t *testing.T) {
 	}
 }
 
-// TestRingCounterMissesEntries: a program that polled a whole round without a call of Count is told so.
-func TestRingCounterMissesEntries(t *testing.T) {
+// The program polled a whole round without a call of Count.
+func TestRingCounterReportsMissedEntries(t *testing.T) {
 	device := &simRing{mem: alignedMem(8 * 64), n: 8, size: 64}
 	ring, err := NewRing(device.mem, RingOptions{})
 	if err != nil {
@@ -138,8 +138,8 @@ func TestRingCounterMissesEntries(t *testing.T) {
 	}
 }
 
-// TestCollapsedCounterOfASampledQueue: completions of samples before the counter was made do not count.
-func TestCollapsedCounterOfASampledQueue(t *testing.T) {
+// Samples taken before the counter was made do not count.
+func TestCollapsedCounterSkipsEarlierSamples(t *testing.T) {
 	entry := alignedMem(64)
 	queue, err := NewCollapsed(entry, CollapsedOptions{})
 	if err != nil {
@@ -157,8 +157,8 @@ func TestCollapsedCounterOfASampledQueue(t *testing.T) {
 	}
 }
 
-// TestCollapsedCounter adds the new completions between two samples, over the wrap of the index, errors apart.
-func TestCollapsedCounter(t *testing.T) {
+// The index wraps between two samples.
+func TestCollapsedCounterAddsErrorsApart(t *testing.T) {
 	entry := alignedMem(64)
 	queue, err := NewCollapsed(entry, CollapsedOptions{MaxRate: 1_000_000})
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// CQContext is the device's CQ context, mlx5_ifc_cqc_bits, in the names of DPDK's
-// mlx5_prm.h. A tag gives the first bit, counted from the top of the first big-endian
-// dword as that header counts, and the number of bits.
+// CQContext is the device's CQ context, mlx5_ifc_cqc_bits, with the names of DPDK's mlx5_prm.h. A tag gives
+// the first bit and the number of bits. Like the header, it counts from the top of the first big-endian
+// dword.
 type CQContext struct {
 	Status                uint8  `bits:"0x000,4"`
 	ASNotify              bool   `bits:"0x004,1"`
@@ -24,7 +24,7 @@ type CQContext struct {
 	CQPeriodMode          uint8  `bits:"0x00f,2"`
 	CQECompEn             bool   `bits:"0x011,1"`
 	MiniCQEResFormat      uint8  `bits:"0x012,2"` // bits 1..0 of the format
-	ST                    uint8  `bits:"0x014,4"` // of the device: [CQArmed] and others
+	ST                    uint8  `bits:"0x014,4"` // set by the device: [CQArmed] and others
 	AlwaysArmedCQ         bool   `bits:"0x018,1"`
 	ExtElementType        uint8  `bits:"0x019,3"`
 	CQECompLayout         uint8  `bits:"0x01e,2"` // 0: basic, 1: enhanced
@@ -47,16 +47,16 @@ type CQContext struct {
 	DBRAddr               uint64 `bits:"0x1c0,64"` // or the offset in the umem
 }
 
-// The values of CQContext.ST of a queried CQ (Linux mlx5_ifc.h MLX5_CQC_ST_*). Do not set it in a
-// new CQ: a CQ is armed by its doorbell.
+// The values of CQContext.ST of a queried CQ (Linux mlx5_ifc.h MLX5_CQC_ST_*). Do not set them in a new CQ:
+// its doorbell arms it.
 const (
 	CQSolicitedArmed = 0x6
 	CQArmed          = 0x9
 	CQFired          = 0xa
 )
 
-// CreateCQIn is the command CREATE_CQ, mlx5_ifc_create_cq_in_bits, of a CQ whose ring
-// and doorbell record lie in umems.
+// CreateCQIn is the command CREATE_CQ, mlx5_ifc_create_cq_in_bits, for a CQ with its ring and doorbell record
+// in umems.
 type CreateCQIn struct {
 	Opcode       uint16    `bits:"0x000,16"` // MLX5_CMD_OP_CREATE_CQ
 	UID          uint16    `bits:"0x010,16"`
@@ -73,15 +73,14 @@ const (
 	opCreateCQ    = 0x400 // MLX5_CMD_OP_CREATE_CQ
 )
 
-// Append appends the 64 bytes of the context to b. A value that its field does not hold
-// is an error that wraps ErrAttr.
+// Append appends the 64 bytes of the context to b. If a value is wider than its field, it returns an error
+// with ErrAttr.
 func (c *CQContext) Append(b []byte) ([]byte, error) { return appendBits(b, c, cqContextSize) }
 
-// Append appends the 272 bytes of the command to b, as mlx5dv_devx_obj_create takes
-// them.
+// Append appends the 272 bytes of the command to b. Pass them to mlx5dv_devx_obj_create.
 func (c *CreateCQIn) Append(b []byte) ([]byte, error) { return appendBits(b, c, createCQSize) }
 
-// DecodeCQContext decodes a context, which QUERY_CQ returns 16 bytes into its output. It ignores bits
+// DecodeCQContext decodes a context, for example from byte 16 of the output of QUERY_CQ. It ignores bits
 // without a field, and returns ErrShort for fewer than 64 bytes.
 func DecodeCQContext(b []byte) (c CQContext, err error) {
 	if len(b) < cqContextSize {
@@ -91,7 +90,7 @@ func DecodeCQContext(b []byte) (c CQContext, err error) {
 	return c, nil
 }
 
-// appendBits appends size bytes with the fields of the structure that v points to.
+// appendBits appends size bytes with the fields of the structure *v.
 func appendBits(b []byte, v any, size int) ([]byte, error) {
 	at := len(b)
 	out := append(b, make([]byte, size)...)
@@ -119,7 +118,7 @@ func appendBits(b []byte, v any, size int) ([]byte, error) {
 	return out, nil
 }
 
-// loadBits is the inverse of appendBits, for structures without others in them.
+// loadBits is the inverse of appendBits, for structures without nested ones.
 func loadBits(b []byte, v any) {
 	s := reflect.ValueOf(v).Elem()
 	for _, f := range reflect.VisibleFields(s.Type()) {
@@ -133,7 +132,7 @@ func loadBits(b []byte, v any) {
 	}
 }
 
-// number is a field as a number: true is 1.
+// number converts a field to a number. true is 1.
 func number(v reflect.Value) uint64 {
 	if v.Kind() != reflect.Bool {
 		return v.Uint()
@@ -144,19 +143,18 @@ func number(v reflect.Value) uint64 {
 	return 0
 }
 
-// bitsOf reads the tag: the first bit and the number of bits.
+// bitsOf returns the first bit and the number of bits from the tag of a field.
 func bitsOf(f reflect.StructField) (first, width int) {
 	a, b, _ := strings.Cut(f.Tag.Get("bits"), ",")
 	n, err1 := strconv.ParseInt(a, 0, 0)
 	m, err2 := strconv.ParseInt(b, 0, 0)
 	if err1 != nil || err2 != nil {
-		panic("tag of " + f.Name) // a mistake in this file: TestCQContextPlaces
+		panic("tag of " + f.Name) // a mistake in this file, found by TestCQContextFieldsLieWhereDPDKHasThem
 	}
 	return int(n), int(m)
 }
 
-// putBits and getBits take a field that lies within one big-endian dword, or is two of
-// them.
+// putBits and getBits access a field within one big-endian dword, or a field of two whole dwords.
 func putBits(b []byte, first, width int, n uint64) {
 	if width == 64 {
 		binary.BigEndian.PutUint64(b[first/8:], n)

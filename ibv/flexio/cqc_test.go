@@ -36,9 +36,9 @@ func readCQC(t *testing.T) (fields []prmField) {
 	return fields
 }
 
-// TestCQContextPlaces compares each field with DPDK's header: its name, its first bit
-// and its width. c_eqn is as wide as Linux has it.
-func TestCQContextPlaces(t *testing.T) {
+// The name, the first bit and the width of each field are compared with DPDK's header. c_eqn is as
+// wide as in Linux.
+func TestCQContextFieldsLieWhereDPDKHasThem(t *testing.T) {
 	want := make(map[string]prmField)
 	for _, f := range readCQC(t) {
 		if !strings.HasPrefix(f.name, "reserved_at_") {
@@ -64,11 +64,10 @@ func TestCQContextPlaces(t *testing.T) {
 	}
 }
 
-// TestCQContextOfADevice decodes a ConnectX's output of QUERY_CQ, and compares with the output of
-// NVIDIA's own parser: mlx5ctl, README.md "Example: Dump CQ object" (github.com/saeedtx/mlx5ctl,
-// commit 206ee1fb3699). Its dump contains the command's output, in which the context begins at byte
-// 16.
-func TestCQContextOfADevice(t *testing.T) {
+// A ConnectX's output of QUERY_CQ is decoded, and compared with the output of NVIDIA's own parser:
+// mlx5ctl, README.md "Example: Dump CQ object" (github.com/saeedtx/mlx5ctl, commit 206ee1fb3699).
+// Its dump is the command's output, in which the context begins at byte 16.
+func TestCQContextOfADeviceDecodesAsNVIDIADoes(t *testing.T) {
 	dump, err := hex.DecodeString(strings.Join(strings.Fields(`
 00 00 09 00 00 00 00 00 00 00 00 00 0a 00 00 80
 00 08 00 80 00 00 00 16 00 00 00 00 00 00 00 00
@@ -94,8 +93,8 @@ func TestCQContextOfADevice(t *testing.T) {
 	}
 }
 
-// TestCQContextRefuses: no field takes a value that is wider, and each takes all ones.
-func TestCQContextRefuses(t *testing.T) {
+// Each field must accept all ones.
+func TestCQContextRefusesValuesWiderThanTheirFields(t *testing.T) {
 	typ := reflect.TypeFor[CQContext]()
 	for _, sf := range reflect.VisibleFields(typ) {
 		_, width := bitsOf(sf)
@@ -119,8 +118,7 @@ func TestCQContextRefuses(t *testing.T) {
 	}
 }
 
-// FuzzCQContext: any 64 bytes are a context, and encoding it again gives the bits that
-// fields name.
+// Any 64 bytes are a context. Encoding it again must give the bits of its fields.
 func FuzzCQContext(f *testing.F) {
 	var named CQContext
 	v := reflect.ValueOf(&named).Elem()

@@ -1,23 +1,24 @@
 package flexio
 
-// CQPlacement is the part of a CQ that its attributes leave to the SDK's library: objects of the
-// process and of the device.
+// CQPlacement adds to the attributes of a CQ what the SDK's library knows itself: objects of the process and
+// of the device.
 type CQPlacement struct {
-	// EQN is the event queue of a CQ of element type none, which has one all the same.
+	// EQN is the event queue of a CQ with element type none. The device requires one even then.
 	EQN uint32
-	// Heap is the process's heap in the memory of the DPA, and HeapUMEMID the umem by
-	// which the device knows it. DPA addresses are turned into offsets in it.
+
+	// Heap is the process's heap in the memory of the DPA, and HeapUMEMID its umem. The command contains
+	// offsets in this umem instead of DPA addresses.
 	Heap       HeapMemInfo
 	HeapUMEMID uint32
 }
 
-// CreateCQ turns the attributes into the device's command. Attributes that Validate refuses, and
-// DPA addresses outside of the heap, are [AttrError]s.
+// CreateCQ turns the attributes into the device's command. It returns an [AttrError] for each attribute refused
+// by Validate, and for DPA addresses outside the heap.
 //
-// The bits come from public headers and from a device's own output. Which attribute goes where, the
-// SDK's library decides, which is not public: docs/flexio.md lists the inferred parts. No queue has
-// been created with it on a device. no_arm and uar_base_addr are not in the command, because a CQ is
-// armed by its doorbell, after it was created.
+// Note that no queue has been created with this command on a device yet. The bits come from public headers and
+// from a device's own output. But the SDK's library, which is not public, decides which attribute sets which
+// bits, so we inferred a part of this: see docs/flexio.md. no_arm and uar_base_addr are not in the command,
+// because a doorbell arms the CQ after its creation.
 func (a *CQAttr) CreateCQ(p CQPlacement) (CreateCQIn, error) {
 	if err := a.Validate(); err != nil {
 		return CreateCQIn{}, err
@@ -50,8 +51,8 @@ func (a *CQAttr) CreateCQ(p CQPlacement) (CreateCQIn, error) {
 	return in, nil
 }
 
-// setElement attaches the CQ. The element types of the SDK that fit the context's three bits are the
-// device's own for an element outside the usual EQs; the others are EQs.
+// setElement sets the receiver of the CQ's events. The SDK's element types with up to three bits are the device's
+// types for elements other than ordinary EQs. The rest are ordinary EQs.
 func (a *CQAttr) setElement(p CQPlacement, cqc *CQContext) {
 	switch a.ElementType {
 	case CQElementThread:
@@ -69,7 +70,7 @@ func (a *CQAttr) setElement(p CQPlacement, cqc *CQContext) {
 	}
 }
 
-// setRing says where the ring lies: at an offset in a umem of the host, or in the umem of the heap.
+// setRing sets the place of the ring: an offset in a umem of the host, or in the umem of the heap.
 func (a *CQAttr) setRing(p CQPlacement, in *CreateCQIn, c *checks) {
 	in.CQUMEMValid = true
 	ring := a.CQRingQMem
@@ -82,17 +83,19 @@ func (a *CQAttr) setRing(p CQPlacement, in *CreateCQIn, c *checks) {
 	size := uint64(64) << a.LogCQDepth
 	offset, ok := p.Heap.offset(ring.DAddr, size)
 	if !ok {
-		c.refuse("cq_ring_qmem.daddr", "%d bytes at %#x are not in the heap of %d bytes at %#x", size, uint64(ring.DAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
+		c.refuse("cq_ring_qmem.daddr", "%d bytes at %#x are not in the heap of %d bytes at %#x",
+			size, uint64(ring.DAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
 	}
 	in.CQUMEMID = p.HeapUMEMID
 	in.CQUMEMOffset = offset
 }
 
-// setDoorbell says where the doorbell record lies: always in the umem of the heap.
+// setDoorbell sets the place of the doorbell record, which is always in the umem of the heap.
 func (a *CQAttr) setDoorbell(p CQPlacement, cqc *CQContext, c *checks) {
 	offset, ok := p.Heap.offset(a.CQDBRDAddr, 8)
 	if !ok {
-		c.refuse("cq_dbr_daddr", "8 bytes at %#x are not in the heap of %d bytes at %#x", uint64(a.CQDBRDAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
+		c.refuse("cq_dbr_daddr", "8 bytes at %#x are not in the heap of %d bytes at %#x",
+			uint64(a.CQDBRDAddr), p.Heap.Size, uint64(p.Heap.BaseAddr))
 	}
 	cqc.DBRUMEMValid = true
 	cqc.DBRUMEMID = p.HeapUMEMID

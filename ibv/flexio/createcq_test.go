@@ -57,8 +57,8 @@ var attrBits = []struct {
 	{"cq_ring_qmem", func(a *CQAttr, p *CQPlacement) { a.CQRingQMem, p.HeapUMEMID = QMem{DAddr: 0x10000}, 9 }, map[int]uint32{1: 9, 18: 9}},
 }
 
-// TestCQAttrToContext changes one attribute at a time, and sees just its bits change.
-func TestCQAttrToContext(t *testing.T) {
+// One attribute changes at a time.
+func TestCQAttrSetsOnlyItsOwnBits(t *testing.T) {
 	plain, err := plainCQ.CreateCQ(placement)
 	if err != nil {
 		t.Fatal(err)
@@ -107,8 +107,8 @@ func TestCQAttrToContext(t *testing.T) {
 	}
 }
 
-// TestCreateCQRefuses: addresses outside the heap, and attributes that Validate refuses.
-func TestCreateCQRefuses(t *testing.T) {
+// It also refuses what Validate refuses.
+func TestCreateCQRefusesAddressesOutsideTheHeap(t *testing.T) {
 	ring := QMem{DAddr: 0x10000}
 	if in, err := plainCQ.CreateCQ(CQPlacement{}); err == nil || in != (CreateCQIn{}) {
 		t.Errorf("no heap: %+v, %v", in, err)
@@ -137,9 +137,9 @@ func TestCreateCQRefuses(t *testing.T) {
 	}
 }
 
-// TestCQContextAgainstDEVXSet has the C compiler encode contexts with the macros of the
-// installed mlx5dv.h from the widths of DPDK's header, and compares the bytes.
-func TestCQContextAgainstDEVXSet(t *testing.T) {
+// The C compiler encodes contexts with the macros of the installed mlx5dv.h and the widths of
+// DPDK's header.
+func TestCQContextEqualsDEVXSet(t *testing.T) {
 	need.Tool(t, "cc")
 	need.Header(t, "infiniband/mlx5dv.h")
 	rng := seed.Rand(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestHeaderDisagrees reads from the compiler the fields of mlx5dv.h at places where the reference
-// has another field, or none (docs/flexio.md).
-func TestHeaderDisagrees(t *testing.T) {
+// The compiler tells which fields mlx5dv.h has where the reference has another field, or none
+// (docs/flexio.md).
+func TestHeaderDisagreesWithTheReference(t *testing.T) {
 	need.Tool(t, "cc")
 	need.Header(t, "infiniband/mlx5dv.h")
 	cqe, eth, ctrl := offsets(CQE64{}), offsets(EthSeg{}), offsets(CtrlSeg{})
@@ -43,9 +43,9 @@ func TestHeaderDisagrees(t *testing.T) {
 	}
 }
 
-// TestMiniCQE: the places of Linux's mlx5_mini_cqe8 (include/linux/mlx5/device.h), which
-// libmlx5's and UCX's share.
-func TestMiniCQE(t *testing.T) {
+// The places are those of mlx5_mini_cqe8 (include/linux/mlx5/device.h). libmlx5 and UCX have the
+// same.
+func TestMiniCQEFieldsLieWhereLinuxHasThem(t *testing.T) {
 	m := miniCQE{1, 2, 3, 4, 5, 6, 7, 8}
 	if m.wqeCounter() != 0x0102 || m.sWQEOpcode() != 3 || m.hash() != 0x01020304 || m.byteCnt() != 0x05060708 {
 		t.Errorf("counter %#x, opcode %#x, hash %#x, bytes %#x", m.wqeCounter(), m.sWQEOpcode(), m.hash(), m.byteCnt())

@@ -19,9 +19,8 @@ var update = flag.Bool("update", false, "write the tables of docs/flexio.md")
 
 const docPath = "../../docs/flexio.md"
 
-// TestDocs holds the generated parts of docs/flexio.md to the code and to the list of the
-// reference's fields.
-func TestDocs(t *testing.T) {
+// The tables of docs/flexio.md are generated from the code and the list of the reference's fields.
+func TestFlexIODocumentIsCurrent(t *testing.T) {
 	doc, err := os.ReadFile(docPath)
 	if err != nil {
 		t.Fatal(err)
@@ -40,15 +39,14 @@ func TestDocs(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not what the code says: go test ./ibv/flexio -run TestDocs -update", docPath)
+		t.Fatalf("%s is not what the code says: go test ./ibv/flexio -run TestFlexIODocumentIsCurrent -update", docPath)
 	}
 	if err := os.WriteFile(docPath, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestDocsNameTests: every test that docs/flexio.md names is one of this package.
-func TestDocsNameTests(t *testing.T) {
+func TestFlexIODocumentNamesExistingTests(t *testing.T) {
 	doc, err := os.ReadFile(docPath)
 	if err != nil {
 		t.Fatal(err)
@@ -131,11 +129,11 @@ func queueTable(t *testing.T, b *strings.Builder, strct string, typ reflect.Type
 			name = n
 		}
 		if c := theirs[g.text]; c != "" {
-			field, tests = "`"+c+"`", append(tests, "TestLayoutsAgainstHeader")
+			field, tests = "`"+c+"`", append(tests, "TestStructsEqualTheHeader")
 		}
 		place := "no layout given"
 		if f.place != "-" {
-			place, tests = f.place, append(tests, "TestReferencePlaces")
+			place, tests = f.place, append(tests, "TestFieldsLieWhereTheReferenceHasThem")
 		}
 		rows = append(rows, row{g.at, fmt.Sprintf("| %02x | `%s` | %s | `%s` | %s | %s | %s |\n", g.at, name, place, g.text, g.typ, field, strings.Join(tests, ", "))})
 	}
@@ -163,7 +161,7 @@ func hostTable(t *testing.T, b *strings.Builder, strct string, typ reflect.Type,
 // through say so.
 func hostTests(strct, field string) (tests []string) {
 	if strct == "flexio_dev_sqe_seg" {
-		return []string{"TestSQESeg"}
+		return []string{"TestSQESegHoldsExactlyOneSegment"}
 	}
 	name := strct + "." + field
 	has := func(f string) bool { return f == name || strings.HasPrefix(f, name+".") }
@@ -173,13 +171,13 @@ func hostTests(strct, field string) (tests []string) {
 		}
 	}
 	if slices.ContainsFunc(append(rules, queueRules...), func(r rule) bool { return has(r.field) }) {
-		tests = append(tests, "TestAttrRules")
+		tests = append(tests, "TestEachBrokenRuleIsReportedAlone")
 	}
 	if !neverSet[name] {
-		tests = append(tests, "TestAttrAccepts")
+		tests = append(tests, "TestValidAttributesAreAccepted")
 	}
 	if strct == "flexio_cq_attr" {
-		tests = append(tests, "TestCQAttrToContext")
+		tests = append(tests, "TestCQAttrSetsOnlyItsOwnBits")
 	}
 	return tests
 }
@@ -213,7 +211,7 @@ func contextTable(t *testing.T) string {
 		if what == "" {
 			what = "none: the library's, after the creation"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | TestCQAttrToContext |\n", ref, what)
+		fmt.Fprintf(&b, "| `%s` | %s | TestCQAttrSetsOnlyItsOwnBits |\n", ref, what)
 	}
 	return b.String()
 }

@@ -30,7 +30,7 @@ var structs = []struct {
 		"Rsvd0": "rsvd0", "SRQN": "srqn", "Rsvd1": "rsvd1", "VendorErrSynd": "vendor_err_synd", "Syndrome": "syndrome",
 		"SWQEOpcodeQPN": "s_wqe_opcode_qpn", "WQECounter": "wqe_counter", "Signature": "signature", "OpOwn": "op_own",
 	}},
-	{MiniCQEBlock{}, 64, "", nil}, // mlx5dv.h has neither it nor the EQE: see TestPlaces
+	{MiniCQEBlock{}, 64, "", nil}, // mlx5dv.h has neither it nor the EQE: see TestFieldsDecodeFromTheirBytes
 	{EQE{}, 64, "", nil},
 	{CtrlSeg{}, 16, "mlx5_wqe_ctrl_seg", map[string]string{
 		"IdxOpcode": "opmod_idx_opcode", "QPNDS": "qpn_ds", "SignatureFMCESE": "signature", "GeneralID": "imm",
@@ -67,7 +67,7 @@ func offsets(v any) map[string]int {
 	return out
 }
 
-func TestLayouts(t *testing.T) {
+func TestStructsHaveTheirSizes(t *testing.T) {
 	for _, s := range structs {
 		typ := reflect.TypeOf(s.v)
 		if got := offsets(s.v)[""]; got != s.size {
@@ -76,9 +76,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestLayoutsAgainstHeader reads from the compiler the place of each field in mlx5dv.h, and the
-// values of its constants.
-func TestLayoutsAgainstHeader(t *testing.T) {
+// The compiler tells the place of each field in mlx5dv.h, and the values of its constants.
+func TestStructsEqualTheHeader(t *testing.T) {
 	need.Tool(t, "cc")
 	need.Header(t, "infiniband/mlx5dv.h")
 	var c bytes.Buffer

@@ -101,9 +101,8 @@ func binarySize(typ reflect.Type) int {
 	return 0
 }
 
-// TestEveryFieldOfTheReference: each has a field here, and each field here that says
-// that it is one of the reference is in the list.
-func TestEveryFieldOfTheReference(t *testing.T) {
+// The list must also have every field here whose tag names the reference.
+func TestEveryFieldOfTheReferenceIsDeclared(t *testing.T) {
 	refs := readRefs(t)
 	if len(refs) != 229 {
 		t.Errorf("the list has %d fields, the reference 229", len(refs))
@@ -152,9 +151,8 @@ var misplaced = map[string]struct {
 	"flexio_dev_wqe_transpose_seg.rsvd2":               {6, 1, "01h alone, beside num_of_rows in bits 0..6"},
 }
 
-// TestReferencePlaces works out from the reference's own words where each field is, and
-// compares.
-func TestReferencePlaces(t *testing.T) {
+// The places are worked out from the reference's own words.
+func TestFieldsLieWhereTheReferenceHasThem(t *testing.T) {
 	checked := 0
 	for _, f := range readRefs(t) {
 		if f.place == "-" {

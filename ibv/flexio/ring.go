@@ -7,86 +7,91 @@ import (
 	"math/bits"
 )
 
-// Compression is the way in which a device compresses the entries of a ring.
+// Compression is how a device compresses the entries of a ring.
 type Compression uint8
 
-// The ways of compression. With each, a block of n completions fills the n slots that they would
-// fill alone, so the ring goes on behind it.
+// The kinds of compression. A block of n completions always takes n slots, as many as the completions would
+// take alone. The ring continues behind them.
 const (
-	// Uncompressed: one slot, one completion. The owner bit says that the device has written it.
+	// Uncompressed has one completion per slot. The owner bit tells whether the device has written it.
 	Uncompressed Compression = iota
-	// Basic: a title whose format is Compressed and whose byte_cnt is n, an array
-	// of eight mini-CQEs in the slot behind it, the next in the eighth slot from
-	// the title on, and so on (Linux mlx5 en_rx.c, DPDK mlx5_rx_poll_len).
+
+	// Basic compression begins a block with a title of format Compressed, whose byte_cnt is n. The next slot
+	// contains an array of eight mini-CQEs. The following array is in the eighth slot after the title, and so
+	// on (Linux mlx5 en_rx.c, DPDK mlx5_rx_poll_len).
 	Basic
-	// Enhanced: the completion before the block is its title. A block has up to seven
-	// mini-CQEs in one slot. In place of the owner bit, a counter of passes says that the
-	// device has written a slot; it lies where other rings have the signature (UCX ib_mlx5.c).
+
+	// Enhanced compression uses the completion before the block as its title. A block has up to seven
+	// mini-CQEs, all in one slot. Instead of an owner bit, slots have a counter of passes, in the place of the
+	// signature of other rings (UCX ib_mlx5.c).
 	Enhanced
 )
 
 // miniArray is the number of mini-CQEs in a slot under basic compression.
 const miniArray = 8
 
-// ErrRing: the memory or the options cannot be a ring.
+// ErrRing is returned for memory or options that cannot be a ring.
 var ErrRing = errors.New("no completion queue ring")
 
-// ErrCorrupt: the ring holds an entry that no device writes. The walk cannot go on.
+// ErrCorrupt is returned for an entry that no device writes. The walk cannot continue.
 var ErrCorrupt = errors.New("ring is corrupt")
 
 // RingOptions describe a ring. The zero value is a ring of plain 64-byte entries.
 type RingOptions struct {
-	EntrySize   int // 64 or 128, of which the second half is the CQE64; 0 means 64
+	EntrySize   int // 64, or 128 with the CQE64 in the second half; 0 means 64
 	Compression Compression
+
 	// Format is the content of the first half of a responder's mini-CQE: MiniHash, MiniCsum or
-	// MiniCsumStrIdx. Under the other formats the byte count also holds parts of other fields.
+	// MiniCsumStrIdx. The other formats are not supported, because there the byte count contains parts of
+	// other fields.
 	Format CQECompFormat
-	// Expand has Next write each completion of a block under basic compression back to its slot, as
-	// the device would have written it alone. Another consumer of the ring, as ibv_poll_cq of
-	// libmlx5, can then read the entries that Next has returned.
+
+	// Expand makes Next write each completion of a block back to its slot, as if it had come alone. Set it if
+	// somebody else consumes the ring too, for example ibv_poll_cq of libmlx5, which can then read all
+	// entries returned by Next. It only affects basic compression.
 	Expand bool
 }
 
-// Ring walks the completion queue ring of a device as its consumer: it follows the owner bit,
-// expands compressed entries and counts. It belongs to one goroutine at a time. WQE counters of a
-// block are taken as counters of a send queue or a cyclic receive queue.
+// Ring walks the ring of a completion queue as its consumer: it follows the owner bit, expands compressed entries
+// and counts. The WQE counters of a block must be those of a send queue or a cyclic receive queue. Only one
+// goroutine at a time may use a Ring.
 //
-// It writes into the ring where the device's protocol asks consumers to (the owner bytes
-// that mini-CQEs were written over), and never the doorbell record: its owner does, with
-// [Ring.Consumed], before the ring is full.
+// A Ring writes to the ring only where the device's protocol requires it: it restores owner bytes overwritten by
+// mini-CQEs. It never writes the doorbell record. Callers must store [Ring.Consumed] there before the ring is
+// full.
 type Ring struct {
 	mem       []byte
 	size      int // of an entry
-	log       int // of the number of entries
+	log       int // base-2 logarithm of the number of entries
 	comp      Compression
 	format    CQECompFormat
 	writeBack bool   // RingOptions.Expand
-	ci        uint32 // consumer index: completions taken, mod 2^32
-	failed    error  // once the ring is corrupt
+	ci        uint32 // consumer index: number of taken completions, mod 2^32
+	failed    error  // set if the ring is corrupt
 
-	// The block that is being expanded, or the last one.
+	// The current block, or the last one.
 	title   CQE64  // its title; between blocks the last completion
 	titled  bool   // title is set
-	block   uint32 // the completion at which it began
-	left    uint32 // completions of the block that were not taken yet
-	taken   uint32 // completions of the block that were taken
+	block   uint32 // consumer index at its beginning
+	left    uint32 // completions still to take
+	taken   uint32 // completions already taken
 	minis   [64]byte
 	counter uint16 // wqe_counter of the block's first completion
 }
 
-// NewRing walks mem, which holds a power of two of entries and stays mapped as long as the ring is
-// used. Call [Ring.Init] before the device writes its first entry, unless the creator of the queue
-// has initialised the memory in the same way.
+// NewRing returns a Ring over mem, which must have a power of two of entries and stay mapped as long as the Ring
+// is used. Call [Ring.Init] before the device writes its first entry, unless the creator of the queue has
+// initialized the memory in the same way.
 func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if o.EntrySize == 0 {
 		o.EntrySize = 64
 	}
 	if o.EntrySize != 64 && o.EntrySize != 128 {
-		return nil, fmt.Errorf("%w: entries of %d bytes: there are such of 64 and of 128", ErrRing, o.EntrySize)
+		return nil, fmt.Errorf("%w: entries of %d bytes: use 64 or 128", ErrRing, o.EntrySize)
 	}
 	log, ok := logEntries(len(mem), o.EntrySize)
 	if !ok {
-		return nil, fmt.Errorf("%w: %d bytes are not a power of two of entries of %d, at most 2^24", ErrRing, len(mem), o.EntrySize)
+		return nil, fmt.Errorf("%w: %d bytes do not hold a power of two of entries of %d bytes, at most 2^24", ErrRing, len(mem), o.EntrySize)
 	}
 	if !aligned(mem) {
 		return nil, fmt.Errorf("%w: memory is not aligned to 64 bytes", ErrRing)
@@ -107,15 +112,14 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	}, nil
 }
 
-// logEntries returns the logarithm of the number of entries of size in n bytes. The device's
-// consumer index has 24 bits, so a ring has at most 2^24 entries.
+// logEntries returns the base-2 logarithm of the number of entries in n bytes. ok is false if the number is no
+// power of two, or exceeds 2^24: the device's consumer index has 24 bits.
 func logEntries(n, size int) (log int, ok bool) {
 	count := n / size
 	return bits.TrailingZeros(uint(count)), bits.OnesCount(uint(count)) == 1 && count*size == n && count <= 1<<24
 }
 
-// Init writes the initial content of a ring: entries that the device has not written. Call it before
-// the device knows the ring.
+// Init marks all entries as unwritten. Call it before the device gets the ring.
 func (r *Ring) Init() {
 	for i := range uint32(1) << r.log {
 		e := r.entry(i)
@@ -123,28 +127,28 @@ func (r *Ring) Init() {
 	}
 }
 
-// Consumed returns the consumer index, for the doorbell record: the number of completions that were
-// taken, mod 2^32, of which the device looks at the lower 24 bits.
+// Consumed returns the consumer index for the doorbell record: the number of taken completions, mod 2^32. The
+// device uses the lower 24 bits.
 func (r *Ring) Consumed() uint32 { return r.ci }
 
-// skip goes on at completion i. A block that was begun ends there, and has left no title.
+// skip continues at completion i. It drops the current block, and there is no title for the next one.
 func (r *Ring) skip(i uint32) {
 	r.ci = i
 	r.left = 0
 	r.titled = false
 }
 
-// entry returns the CQE64 of slot i, which an entry of 128 bytes has in its second half.
+// entry returns the CQE64 of slot i. It is the second half of an entry of 128 bytes.
 func (r *Ring) entry(i uint32) []byte {
 	at := int(i&(1<<r.log-1))*r.size + r.size - 64
 	return r.mem[at : at+64 : at+64]
 }
 
-// pass returns the number of passes over the ring before completion i.
+// pass returns the number of complete passes over the ring before completion i.
 func (r *Ring) pass(i uint32) uint32 { return i >> r.log }
 
-// ready reports whether the device has written slot r.ci in this pass. The load of its
-// last word is an acquire: the rest of the entry is loaded after it.
+// ready reports whether the device has written slot r.ci in this pass. It loads the last word with acquire order,
+// so the rest of the entry may be loaded afterwards.
 func (r *Ring) ready(e []byte) bool {
 	last := loadLast(e)
 	own := OpOwn(last)
@@ -154,9 +158,8 @@ func (r *Ring) ready(e []byte) bool {
 	return own.Opcode() != OpInvalidCQE && own.Owner() == uint8(r.pass(r.ci)&1)
 }
 
-// Next takes the next completion into dst, expanded where it was compressed, or
-// reports that the device has not written it yet. It allocates nothing. After
-// ErrCorrupt each call returns it again.
+// Next takes the next completion and stores it in dst, expanded if it was compressed. It returns false if the device
+// has not written it yet. It allocates nothing. After ErrCorrupt each call returns the error again.
 func (r *Ring) Next(dst *CQE64) (bool, error) {
 	if r.failed != nil {
 		return false, r.failed
@@ -190,7 +193,7 @@ func (r *Ring) Next(dst *CQE64) (bool, error) {
 	return true, nil
 }
 
-// begin starts the block at the consumer index, whose slot is e.
+// begin starts a block at the consumer index, in the slot e.
 func (r *Ring) begin(e []byte) error {
 	r.block = r.ci
 	if r.comp == Enhanced {
@@ -207,13 +210,13 @@ func (r *Ring) begin(e []byte) error {
 	return nil
 }
 
-// beginEnhanced starts a block of enhanced compression, whose title was taken before.
+// beginEnhanced starts a block of enhanced compression. Its title is the previous completion.
 func (r *Ring) beginEnhanced(e []byte) error {
 	if !r.titled {
 		return errors.New("mini-CQEs without a title")
 	}
 
-	// The block goes on where the title, or the block before it, ended.
+	// WQE counters continue where the title, or the previous block, ended.
 	r.counter += uint16(r.taken)
 	r.left = uint32(e[63]>>4) + 1
 	r.taken = 0
@@ -224,14 +227,13 @@ func (r *Ring) beginEnhanced(e []byte) error {
 	return nil
 }
 
-// expand makes the next completion of the block: the title's fields, and over them the fields of
-// its mini-CQE.
+// expand stores the next completion of the block in dst: a copy of the title, with the fields of its mini-CQE.
 func (r *Ring) expand(dst *CQE64) {
 	at := r.taken
 	if r.comp == Basic && at%miniArray == 0 {
 		slot := r.block + at
 		if at == 0 {
-			slot++ // the title holds no array
+			slot++ // the first array is in the slot behind the title
 		}
 		copy(r.minis[:], r.entry(slot))
 	}
@@ -252,8 +254,9 @@ func (r *Ring) expand(dst *CQE64) {
 	}
 	dst.OpOwn = OpOwn(uint8(r.title.OpOwn)&^0x0d | uint8(r.pass(r.ci)&1)) // as if it had come alone
 
-	// Free the slot. Mini-CQEs were written over the byte that says whose it is, or the device left
-	// that byte as it was many passes ago: a later pass could take either for a new entry.
+	// Free the slot by restoring its owner byte. Mini-CQEs may have overwritten the byte, or it may be many
+	// passes old, because the device does not write all slots of a block. A later pass could mistake either for
+	// a new entry.
 	switch e := r.entry(r.ci); {
 	case r.writeBack && r.comp == Basic:
 		dst.store(e)

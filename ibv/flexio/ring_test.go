@@ -17,8 +17,8 @@ func alignedMem(n int) []byte {
 	return b[at : at+n : at+n]
 }
 
-// TestCompressedRingEqualsPlain walks the same completions on a plain ring and on a
-// compressed one, many times around, with blocks of all lengths.
+// A plain and a compressed ring get the same completions, for many rounds, with blocks of all
+// lengths.
 func TestCompressedRingEqualsPlain(t *testing.T) {
 	for _, comp := range []Compression{Basic, Enhanced} {
 		for _, size := range []int{64, 128} {
@@ -89,7 +89,7 @@ func compareRings(t *testing.T, rng *rand.Rand, comp Compression, format CQEComp
 	}
 }
 
-func TestRingRefusesWhatIsNone(t *testing.T) {
+func TestNewRingRefusesMemoryThatIsNoRing(t *testing.T) {
 	mem := alignedMem(1024)
 	for _, tt := range []struct {
 		name string
@@ -111,8 +111,8 @@ func TestRingRefusesWhatIsNone(t *testing.T) {
 	}
 }
 
-// TestEnhancedRingForgetsOldPasses: slots within blocks keep the count of a pass long ago,
-// unless the walk overwrites it, and it comes round after 256 passes.
+// A slot within a block keeps the count of an earlier pass unless the walk overwrites it, and the
+// count repeats after 256 passes.
 func TestEnhancedRingForgetsOldPasses(t *testing.T) {
 	r, err := NewRing(alignedMem(8*64), RingOptions{Compression: Enhanced})
 	if err != nil {
@@ -146,7 +146,7 @@ func TestEnhancedRingForgetsOldPasses(t *testing.T) {
 	walk(256, 1)
 }
 
-func TestLogEntries(t *testing.T) {
+func TestLogEntriesAcceptsOnlyPowersOfTwo(t *testing.T) {
 	for _, tt := range []struct {
 		n, size, log int
 		ok           bool
@@ -157,7 +157,7 @@ func TestLogEntries(t *testing.T) {
 	}
 }
 
-func TestRingStopsAtWhatNoDeviceWrites(t *testing.T) {
+func TestRingStopsAtEntriesThatNoDeviceWrites(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		comp Compression
@@ -191,8 +191,8 @@ func TestRingStopsAtWhatNoDeviceWrites(t *testing.T) {
 	}
 }
 
-// FuzzRing: whatever bytes lie in a ring, the walk ends in as many completions as
-// the ring has entries, or in an error, and nothing else is touched.
+// Whatever bytes are in a ring, the walk ends in an error or in no more completions than the ring
+// has entries, and touches no other memory.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{}, uint8(1))
 	f.Add(slices.Repeat([]byte{0, 0, 0, 9, 0x2c}, 200), uint8(1))

@@ -1,7 +1,7 @@
 package flexio
 
-// The segments of a work queue entry, 16 bytes each but for the datagram segment.
-// flexio_dev_sqe_seg is a union of them: which one a place holds follows from the opcode.
+// The segments of a work queue entry have 16 bytes each, except for the datagram segment. flexio_dev_sqe_seg is a
+// union of them. The opcode of the entry determines which segment is at which place.
 
 // CtrlSeg is flexio_dev_wqe_ctrl_seg, mlx5_wqe_ctrl_seg: the first of every send WQE.
 type CtrlSeg struct {
@@ -17,8 +17,8 @@ type AtomicSeg struct {
 	CompareData   uint64 `ref:"compare_data"`
 }
 
-// DatagramSeg is flexio_dev_wqe_datagram_seg, mlx5_wqe_av: 48 bytes. Its first
-// eight are the Q_Key and a reserved word, or the key of a DC transport.
+// DatagramSeg is flexio_dev_wqe_datagram_seg, mlx5_wqe_av: 48 bytes. The first eight bytes are a Q_Key and a
+// reserved word, or the key of a DC transport.
 type DatagramSeg struct {
 	QKey       uint32   `ref:"qkey"`
 	Reserved   uint32   `ref:"reserved"`
@@ -34,14 +34,13 @@ type DatagramSeg struct {
 	RGID       [16]byte `ref:"rgid"`
 }
 
-// DCKey is dc_key, the other reading of the first eight bytes.
+// DCKey returns dc_key: the first eight bytes, as the key of a DC transport.
 func (d *DatagramSeg) DCKey() uint64 { return uint64(d.QKey)<<32 | uint64(d.Reserved) }
 
-// SetDCKey is the inverse of DCKey.
+// SetDCKey sets dc_key, and so overwrites QKey and Reserved.
 func (d *DatagramSeg) SetDCKey(k uint64) { d.QKey, d.Reserved = uint32(k>>32), uint32(k) }
 
-// EthSeg is flexio_dev_wqe_eth_seg: the first 16 bytes of mlx5_wqe_eth_seg, which
-// goes on with inlined headers.
+// EthSeg is flexio_dev_wqe_eth_seg: the first 16 bytes of mlx5_wqe_eth_seg. Inlined headers follow.
 type EthSeg struct {
 	Rsvd0        uint32  `ref:"rsvd0"`
 	CSSWPFlags   uint16  `ref:"cs_swp_flags"` // cs_flags, then swp_flags
@@ -56,15 +55,14 @@ type InlineDataSeg struct {
 	InlineData [16]byte `ref:"inline_data"`
 }
 
-// InlineSendDataSeg is flexio_dev_wqe_inline_send_data_seg: mlx5_wqe_inl_data_seg and
-// the first bytes behind it.
+// InlineSendDataSeg is flexio_dev_wqe_inline_send_data_seg: mlx5_wqe_inl_data_seg and the first 12 bytes of data.
 type InlineSendDataSeg struct {
 	ByteCount      uint32    `ref:"byte_count"` // InlineSeg and the number of bytes
 	DataAndPadding [3]uint32 `ref:"data_and_padding"`
 }
 
-// InlineSeg is the bit of InlineSendDataSeg.ByteCount that says that data
-// follows in place of a pointer (mlx5dv.h MLX5_INLINE_SEG).
+// InlineSeg is a bit of InlineSendDataSeg.ByteCount. It announces data instead of a pointer (mlx5dv.h
+// MLX5_INLINE_SEG).
 const InlineSeg = 1 << 31
 
 // MemPtrSendDataSeg is flexio_dev_wqe_mem_ptr_send_data_seg, mlx5_wqe_data_seg.
@@ -107,10 +105,9 @@ type TransposeSeg struct {
 	Rsvd4       [8]byte `ref:"rsvd4"`
 }
 
-// WaitOnDataSeg is flexio_dev_wqe_wait_on_data_seg: the first half of DPDK's mlx5_wqe_wseg.
-// The reference declares its words in host order, alone among the segments, and gives
-// both parts of the address overlapping places; they are big-endian here, like all others,
-// and follow each other.
+// WaitOnDataSeg is flexio_dev_wqe_wait_on_data_seg: the first half of DPDK's mlx5_wqe_wseg. The reference declares
+// the words of this segment alone in host order, and its places of the two parts of the address overlap. We use
+// big-endian words as in all other segments, and put one part behind the other.
 type WaitOnDataSeg struct {
 	Rsvd0         [3]byte `ref:"rsvd0"`
 	OpInv         uint8   `ref:"op_inv"` // operation 3..0, inverted 4

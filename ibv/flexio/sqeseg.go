@@ -5,9 +5,9 @@ import (
 	"reflect"
 )
 
-// SQESeg is flexio_dev_sqe_seg, the union of the segments of a send WQE: exactly one is
-// set. Which one lies at a place follows from the WQE's opcode, not from its bytes: read
-// it with [Decode] of that segment's type.
+// SQESeg is flexio_dev_sqe_seg, the union of the segments of a send WQE. Exactly one field must be set. There is no
+// way to decode an SQESeg, because its bytes do not tell the type: find it out by the opcode of the WQE, and
+// [Decode] the segment.
 type SQESeg struct {
 	AdresVector    *DatagramSeg       `ref:"adres_vector"`
 	Atomic         *AtomicSeg         `ref:"atomic"`
@@ -23,13 +23,13 @@ type SQESeg struct {
 	WaitOnDataData *WaitOnDataDataSeg `ref:"wait_on_data_data"`
 }
 
-// Validate reports whether one segment is set, no less and no more.
+// Validate returns an error unless exactly one segment is set.
 func (s *SQESeg) Validate() error {
 	_, err := s.set()
 	return err
 }
 
-// Append appends the bytes of the segment that is set: 16, of the datagram segment 48.
+// Append appends the bytes of the segment: 48 for the datagram segment, and 16 for the others.
 func (s *SQESeg) Append(b []byte) ([]byte, error) {
 	seg, err := s.set()
 	if err != nil {
@@ -38,18 +38,24 @@ func (s *SQESeg) Append(b []byte) ([]byte, error) {
 	return binary.Append(b, binary.BigEndian, seg)
 }
 
-// set is the segment that is set.
+// set returns a pointer to the segment. It returns an error unless exactly one is set.
 func (s *SQESeg) set() (seg any, err error) {
 	c := checks{of: "flexio_dev_sqe_seg"}
-	v, first := reflect.ValueOf(s).Elem(), ""
+	v := reflect.ValueOf(s).Elem()
+	first := "" // name of the first segment that is set
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		switch ref := f.Tag.Get("ref"); {
-		case v.FieldByIndex(f.Index).IsNil():
-		case first == "":
-			first, seg = ref, v.FieldByIndex(f.Index).Interface()
-		default:
-			c.refuse(ref, "%s is set too: a place holds one segment", first)
+		field := v.FieldByIndex(f.Index)
+		if field.IsNil() {
+			continue
 		}
+
+		ref := f.Tag.Get("ref")
+		if first != "" {
+			c.refuse(ref, "%s is set too: a place holds one segment", first)
+			continue
+		}
+		first = ref
+		seg = field.Interface()
 	}
 	if first == "" {
 		c.refuse("ctrl", "neither this segment nor another is set")

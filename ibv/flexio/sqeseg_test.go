@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestSQESeg sets each segment of the union, alone and beside another.
-func TestSQESeg(t *testing.T) {
+func TestSQESegHoldsExactlyOneSegment(t *testing.T) {
 	typ := reflect.TypeFor[SQESeg]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)

@@ -6,23 +6,22 @@ import (
 	"unsafe"
 )
 
-// aligned reports whether mem begins at a multiple of a CQE's 64 bytes, so that
-// no load of an aligned word within an entry is split.
+// aligned reports whether mem begins at a multiple of 64 bytes, the size of a CQE. Then the words of an entry are
+// aligned, and the CPU does not split their loads.
 func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%64 == 0
 }
 
-// loadLast loads the last word of an entry, wqe_counter, signature and op_own, in one access with
-// acquire order, and returns it as a number whose lowest byte is op_own. The device writes the
-// entry by DMA, this word last; a plain load could be torn or come after the loads of the rest.
+// loadLast loads the last word of an entry, in one access with acquire order: wqe_counter, signature and, in the
+// lowest byte, op_own. The device writes the entry by DMA, and this word last. A plain load could be torn, or move
+// behind the loads of the rest.
 func loadLast(e []byte) uint32 { return loadWord(e, 60) }
 
-// loadSyndromes loads the word of hw_err_syndrome, vendor_err_synd and syndrome,
-// the last in the lowest byte.
+// loadSyndromes loads the word with hw_err_syndrome, vendor_err_synd and, in the lowest byte, syndrome.
 func loadSyndromes(e []byte) uint32 { return loadWord(e, 52) }
 
-// loadWord loads the big-endian word at offset at, a multiple of 4. e is an entry
-// in memory that aligned has accepted: 64 bytes, at a multiple of 64.
+// loadWord loads the big-endian word at offset at, which must be a multiple of 4. The memory of the entry e must have
+// been accepted by aligned.
 func loadWord(e []byte, at int) uint32 {
 	word := atomic.LoadUint32((*uint32)(unsafe.Pointer(&e[at])))
 	var b [4]byte

@@ -123,9 +123,9 @@ func values(t *testing.T, cc, include string, exprs []string) ([]uint64, error) 
 	return v, nil
 }
 
-// TestABI compares every size, offset and constant of our declarations with the
-// distribution's headers, on both architectures.
-func TestABI(t *testing.T) {
+// Every size, offset and constant of our declarations is compared with the distribution's headers,
+// on both architectures.
+func TestABIEqualsTheHeaders(t *testing.T) {
 	need.Header(t, "infiniband/verbs.h")
 	theirs, err := filepath.Abs("/usr/include/infiniband/verbs.h")
 	if err != nil {
@@ -172,8 +172,8 @@ func TestABI(t *testing.T) {
 	}
 }
 
-// TestFlowSpecABI: the layouts in verbs_flow.c are the layouts of the header's specs.
-func TestFlowSpecABI(t *testing.T) {
+// verbs_flow.c has layouts of its own.
+func TestFlowSpecLayoutsEqualTheHeader(t *testing.T) {
 	need.Header(t, "infiniband/verbs.h")
 	need.Tool(t, "gcc")
 	data, err := os.ReadFile("src/verbs_flow.c")
@@ -206,9 +206,8 @@ func TestFlowSpecABI(t *testing.T) {
 	}
 }
 
-// TestVersions holds each build to its symbol versions, and each symbol to the version that
-// it has in the distribution's library.
-func TestVersions(t *testing.T) {
+// Each symbol must have the version of the distribution's library.
+func TestBuildsExportTheirSymbolVersions(t *testing.T) {
 	libs := libraries(t, "strict", "-Werror")
 	for _, tt := range []struct {
 		path    string

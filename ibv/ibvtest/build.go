@@ -20,25 +20,25 @@ import (
 //go:embed src
 var sources embed.FS
 
-// header is the name of abi.VerbsHeader beside the sources.
+// header is the file name of abi.VerbsHeader, which Build writes next to the sources.
 const header = "verbs_abi.h"
 
-// ErrNoCompiler: PATH has no C compiler (gcc, or the program that CC names).
+// ErrNoCompiler is returned if there is no C compiler in PATH: gcc, or the program named by CC.
 var ErrNoCompiler = errors.New("no C compiler")
 
-// Libs are the paths of the libraries that Build made.
+// Libs contains the paths of the libraries made by Build.
 type Libs struct {
 	Verbs   string // libibverbs.so.1 with IBVERBS_1.0 to 1.18
-	Verbs44 string // the same without IBVERBS_1.15 to 1.18, as rdma-core 44
-	MLX5    string // libmlx5.so.1, for devices of either
-	MLX544  string // the same as rdma-core 44: without __mlx5dv_create_flow
-	MLX561  string // the same as rdma-core 61.0: without __mlx5dv_create_flow, and mlx5dv_create_flow reads actions 24 bytes apart
-	EFA     string // libefa.so.1, for devices of either
+	Verbs44 string // libibverbs.so.1 like rdma-core 44: without IBVERBS_1.15 to 1.18
+	MLX5    string // libmlx5.so.1, for either libibverbs
+	MLX544  string // libmlx5.so.1 like rdma-core 44: without __mlx5dv_create_flow
+	MLX561  string // libmlx5.so.1 like rdma-core 61.0: without __mlx5dv_create_flow, and mlx5dv_create_flow reads actions 24 bytes apart
+	EFA     string // libefa.so.1, for either libibverbs
 	Kernel  string // uverbs.so, for LD_PRELOAD in front of the libraries of a release: the uverbs kernel in software
 	Server  string // uverbsd, a program that runs a command over the uverbs kernel in software, which its children share
 }
 
-// LibsIn are the paths that Build(dir) makes. It does not look whether they exist.
+// LibsIn returns the paths of the libraries in dir, whether they exist or not.
 func LibsIn(dir string) Libs {
 	return Libs{
 		Verbs:   filepath.Join(dir, "libibverbs.so.1"),
@@ -56,8 +56,8 @@ func LibsIn(dir string) Libs {
 // build.
 const stamp = "built-from"
 
-// flags are those with which every file is compiled. Warnings are errors in the tests, not here:
-// a newcomer's compiler may know others.
+// flags are the compiler flags for every file. Warnings are errors only in the tests: another version of the
+// compiler may have other warnings.
 var flags = []string{
 	"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread",
 	"-Wl,-z,defs", "-Wall", "-Wextra", "-I.",
@@ -72,7 +72,7 @@ type library struct {
 	release  int                    // of rdma-core, as which it behaves
 }
 
-// define returns the flag that tells the sources the release.
+// define returns the compiler flag with the release.
 func (l library) define() string { return fmt.Sprintf("-DIBVTEST_RDMA_CORE=%d", l.release) }
 
 // libraries lists the files to build.
@@ -89,15 +89,15 @@ func libraries(libs Libs) []library {
 	}
 }
 
-// isModel reports whether a file is of the model that libibverbs and the uverbs kernel share: the NIC, the
-// firmware, and the kernel without its front and its queues.
+// isModel reports whether a file belongs to the model shared by libibverbs and the uverbs kernel: the NIC, the
+// firmware, and the kernel without its front end and its queues.
 func isModel(name string) bool {
 	return strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
 		slices.Contains([]string{"mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
 }
 
-// isVerbs reports whether a file is of libibverbs. It has the kernel's dispatcher and its flows and counters, and
-// queues and devices of its own.
+// isVerbs reports whether a file belongs to libibverbs. It includes the kernel's dispatcher, flows and counters, but has
+// its own queues and devices.
 func isVerbs(name string) bool {
 	switch name {
 	case "uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c":
@@ -116,7 +116,7 @@ func isMLX5(name string) bool {
 
 func isEFA(name string) bool { return name == "efa.c" || name == "provider.c" }
 
-// isKernel reports whether a file is of the uverbs kernel in software.
+// isKernel reports whether a file belongs to the uverbs kernel in software.
 func isKernel(name string) bool {
 	switch name {
 	case "verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c":
@@ -127,15 +127,15 @@ func isKernel(name string) bool {
 	return isModel(name) || strings.HasPrefix(name, "uverbs/")
 }
 
-// isServer reports whether a file is of the program that serves the kernel to other processes.
+// isServer reports whether a file belongs to uverbsd, which serves the kernel to other processes.
 func isServer(name string) bool {
 	return name == "uverbs/uverbsd.c" || isKernel(name) && name != "uverbs/uverbs_preload.c"
 }
 
-// Build compiles the libraries into dir, which it makes, and returns their paths. A build from the
-// same sources by the same compiler is left as it is. Processes may build into one directory at
-// once: files are replaced by rename, whole. A privileged process may load the libraries, so only
-// the owner may write dir and its files. extra goes to the compiler behind its own flags.
+// Build compiles the libraries into dir, which it makes if needed, and returns their paths. It does nothing if dir
+// has a build from the same sources by the same compiler. Several processes may build into one directory at once,
+// because Build replaces whole files by rename. A privileged process may load the libraries, so only the owner may
+// have write access to dir and its files. extra is added to the compiler's flags.
 //
 // Build returns ErrNoCompiler if there is no compiler. Any other error contains the compiler's
 // output.
@@ -171,7 +171,7 @@ func Build(dir string, extra ...string) (Libs, error) {
 		return Libs{}, fmt.Errorf("building the software libibverbs in %s: %w", dir, err)
 	}
 
-	// The stamp comes last: without it the next Build begins anew.
+	// Write the stamp last. If it is missing, the next Build starts over.
 	if err := replace(filepath.Join(work, stamp), filepath.Join(dir, stamp), []byte(from)); err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}

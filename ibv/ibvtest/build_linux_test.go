@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestBuildIsCached: a build from the same sources is kept, and an incomplete one is built again.
+// A build from unchanged sources is used again. An incomplete one must be repeated.
 func TestBuildIsCached(t *testing.T) {
 	libs := libraries(t, "strict", "-Werror")
 	dir := filepath.Dir(libs.Verbs)
@@ -46,8 +46,8 @@ func TestBuildIsCached(t *testing.T) {
 	}
 }
 
-// TestBuildSaysWhy: no compiler, and one that refuses.
-func TestBuildSaysWhy(t *testing.T) {
+// There may be no compiler, or the compiler may refuse the sources.
+func TestFailedBuildNamesTheReason(t *testing.T) {
 	t.Run("no compiler", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		t.Setenv("CC", "")

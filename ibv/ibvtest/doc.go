@@ -1,15 +1,14 @@
-// Package ibvtest builds a software libibverbs.so.1, libmlx5.so.1 and libefa.so.1, for tests
-// and demonstrations that need an RDMA NIC, on machines without one.
+// Package ibvtest builds a software libibverbs.so.1, libmlx5.so.1 and libefa.so.1. Use them for tests
+// and demonstrations of RDMA on machines without an RDMA NIC.
 //
-// The libraries are C. [Build] compiles them with gcc from the sources that are embedded here
-// (src); no header of rdma-core is needed. They have only the public ABI: a program loads them
-// by path in place of rdma-core's. Their libibverbs contains the uverbs kernel in software
-// (docs/testing.md), whose flows, counters and DevX they use.
+// The libraries are written in C. [Build] compiles them with gcc from the embedded sources (src), and
+// needs no header of rdma-core. They have only the public ABI, and programs load them by path instead
+// of rdma-core's. The libibverbs contains the uverbs kernel in software (docs/testing.md), and all
+// three libraries use its flows, counters and DevX.
 //
-// There are two builds of libibverbs: one with the symbols of rdma-core 65 (IBVERBS_1.18,
-// completion counters) and one with the symbols of rdma-core 44, without them. There are three
-// builds of libmlx5, as rdma-core 65, 44 and 61.0, which read the actions of a flow in different
-// ways.
+// There are two builds of libibverbs: with the symbols of rdma-core 65 (IBVERBS_1.18, completion
+// counters), and with those of rdma-core 44. There are three builds of libmlx5, like rdma-core 65, 44
+// and 61.0, because each of these reads the actions of a flow in another way.
 //
 // # The software NIC
 //
@@ -21,15 +20,15 @@
 //
 // # Faults
 //
-// [Env] has every fault. Items of its lists may name a device ("swnic0/flows"). The library
-// reads its environment at every ibv_get_device_list. A list that did not change goes on with
-// the numbering of its calls. Every call of a verb is counted first, whatever it returns, and
-// so is every firmware command of libmlx5, by its PRM name: see [Statistics].
+// [Env] has every fault. Items of its lists may name a device ("swnic0/flows"). The library reads its
+// environment at every ibv_get_device_list. If a list did not change, the numbering of its calls
+// continues. The library first counts every call of a verb, whatever it will return, and every
+// firmware command of libmlx5 by its PRM name: see [Statistics].
 //
-// A device that [Control] takes away is gone as in the kernel: its contexts get
-// IBV_EVENT_DEVICE_FATAL and return EIO for every command for ever, destroying ones included.
-// Closing such a context releases its remaining objects. ibv_poll_cq and the reads of
-// completion counters are no commands: as in libmlx5 and libefa they read memory, which keeps
-// its last values. The device can be opened again when it has returned. A netdev that
-// disappears takes its device with it in the same way, at the next read.
+// After [Control] removes a device, it behaves as in the kernel. Its contexts get
+// IBV_EVENT_DEVICE_FATAL, and every command fails with EIO for ever, also those that destroy objects.
+// Closing a context frees its remaining objects. ibv_poll_cq and the reads of completion counters are
+// no commands. As in libmlx5 and libefa they read memory, which keeps its last values. When the device
+// has returned, programs can open it again. If a netdev disappears, its device is removed in the same
+// way, at the next read.
 package ibvtest

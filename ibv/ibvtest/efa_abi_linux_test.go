@@ -8,10 +8,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestEFAABI compares the parts of efa_abi_kernel.h that the distribution's kernel headers lack with rdma-core 65 (commit
-// 691953d8, kernel-headers/rdma/efa-abi.h and providers/efa/efa_io_defs.h), by the values that a compiler gives there.
-// TestUverbsABI compares the other parts.
-func TestEFAABI(t *testing.T) {
+// The distribution's kernel headers lack parts of efa_abi_kernel.h. These are compared with
+// rdma-core 65 (commit 691953d8, kernel-headers/rdma/efa-abi.h and providers/efa/efa_io_defs.h), by
+// the values from a compiler there. TestUverbsABIEqualsTheKernelsHeaders compares the other parts.
+func TestEFAABIEqualsRDMACore(t *testing.T) {
 	need.Tool(t, "gcc")
 	var exprs []string
 	var want []uint64

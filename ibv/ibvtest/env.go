@@ -9,51 +9,51 @@ import (
 	"time"
 )
 
-// Names of the environment that the library reads at ibv_get_device_list. A set-id
-// program sees none of it.
+// The variables of the environment. The library reads them at ibv_get_device_list, but not in a set-id program.
 const (
+	// EnvDevices names the devices as Env.Devices does, for programs that add devices to an inherited environment.
 	EnvDevices    = "FLOWTALLY_IBVTEST_DEVICES"
-	EnvFail       = "FLOWTALLY_IBVTEST_FAIL"
-	EnvDelay      = "FLOWTALLY_IBVTEST_DELAY"
-	EnvWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
-	EnvControl    = "FLOWTALLY_IBVTEST_CONTROL"
-	EnvStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
-	EnvMutant     = "FLOWTALLY_IBVTEST_MUTANT"
+	envFail       = "FLOWTALLY_IBVTEST_FAIL"
+	envDelay      = "FLOWTALLY_IBVTEST_DELAY"
+	envWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
+	envControl    = "FLOWTALLY_IBVTEST_CONTROL"
+	envStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
+	envMutant     = "FLOWTALLY_IBVTEST_MUTANT"
 
-	EnvCompCntrMax = "FLOWTALLY_IBVTEST_COMP_CNTR_MAX"
-	EnvCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
+	envCompCntrMax = "FLOWTALLY_IBVTEST_COMP_CNTR_MAX"
+	envCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
 )
 
-// envPaths permits a confined plugin what the library does and a NIC does not: it makes files below the directory of
-// temporary files, and opens Control and Statistics.
+// envPaths allows a confined plugin what only the software library needs: making files in the directory for temporary
+// files, and opening Control and Statistics.
 const envPaths = "FLOWTALLY_PLUGIN_PATHS"
 
 // Env configures the library of a process. The zero value has no device.
 type Env struct {
-	Devices    []Device // devices whose netdev does not exist are not listed
+	Devices    []Device // a device without its netdev is not listed
 	Fail       []Fault
-	Delay      []Delay  // added to the time that a verb takes by itself
+	Delay      []Delay  // added to the verb's own time
 	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: for one device: "swnic0/flows"
-	Control    string   // path of the FIFO that NewControl made
-	Statistics string   // path of the file that ReadStatistics reads
-	Mutant     string   // a way in which the uverbs kernel misbehaves: "wrong_handle"
+	Control    string   // path of a FIFO made by NewControl
+	Statistics string   // path of a file for ReadStatistics
+	Mutant     string   // makes the uverbs kernel misbehave: "wrong_handle"
 
 	CompCntrMax []string // the largest value of completion counters, "0xffff"; for one device: "swnic0/0xffff"; default 2^48-1
-	CompCntrOps []string // the operations that they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
+	CompCntrOps []string // the operations they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
 }
 
 // Device is a device of the software NIC.
 type Device struct {
 	Name   string // "swnic0"
-	Netdev string // whose packets its flows match
+	Netdev string // its flows match the packets of this netdev
 }
 
-// Fault makes calls of a verb fail: those from number From to number To, counted from 1.
-// From 0 is the first, To 0 has no end. Errno is its name or number ("EIO"), or "ABORT": the call
-// ends the process, as a defect of a library does, or "EXIT": the call ends it with status 0.
+// Fault makes calls of a verb fail, from number From to number To. The first call has number 1. From 0 means the first,
+// and To 0 means no end. Errno is the name or number of an errno, for example "EIO". With "ABORT" the call crashes the
+// process, and with "EXIT" it ends the process with status 0.
 type Fault struct {
 	Device   string // "": any
-	Verb     string // by its function's name, "ibv_read_counters"
+	Verb     string // name of the function: "ibv_read_counters"
 	Errno    string
 	From, To int
 }
@@ -69,8 +69,8 @@ func (f Fault) String() string {
 	return s
 }
 
-// Delay makes calls of a verb take that much longer, or, by the name "WQE", each send that is
-// posted: it completes that long after, by the library's own thread.
+// Delay makes each call of a verb take longer. With the verb "WQE" it instead delays the completion of each posted send,
+// which then comes from a thread of the library.
 type Delay struct {
 	Device string // "": any
 	Verb   string
@@ -88,8 +88,7 @@ func prefix(device string) string {
 	return device + "/"
 }
 
-// Environ returns the environment of e in the form of os.Environ. Every variable is in it, so that none
-// is inherited.
+// Environ returns the environment of e in the form of os.Environ. It sets every variable, so a process inherits none.
 func (e Env) Environ() []string {
 	devices := make([]string, len(e.Devices))
 	for i, d := range e.Devices {
@@ -103,19 +102,19 @@ func (e Env) Environ() []string {
 	}
 	return []string{
 		EnvDevices + "=" + strings.Join(devices, ","),
-		EnvFail + "=" + join(e.Fail),
-		EnvDelay + "=" + join(e.Delay),
-		EnvWithout + "=" + strings.Join(e.Without, ","),
-		EnvControl + "=" + e.Control,
-		EnvStatistics + "=" + e.Statistics,
-		EnvMutant + "=" + e.Mutant,
-		EnvCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
-		EnvCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
+		envFail + "=" + join(e.Fail),
+		envDelay + "=" + join(e.Delay),
+		envWithout + "=" + strings.Join(e.Without, ","),
+		envControl + "=" + e.Control,
+		envStatistics + "=" + e.Statistics,
+		envMutant + "=" + e.Mutant,
+		envCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
+		envCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
 		envPaths + "=" + strings.Join(paths, string(filepath.ListSeparator)),
 	}
 }
 
-// Set sets the environment of e by set, os.Setenv or a testing.T's.
+// Set sets all variables of e by calling set, for example os.Setenv or the Setenv of a testing.T.
 func (e Env) Set(set func(name, value string)) {
 	for _, v := range e.Environ() {
 		name, value, _ := strings.Cut(v, "=")
@@ -131,8 +130,8 @@ func join[T fmt.Stringer](items []T) string {
 	return strings.Join(s, ",")
 }
 
-// Control is the writing end of the FIFO by which a device is changed at run time. A command takes
-// effect some moments later, in the library's own thread.
+// Control changes a device at run time. It is the writing end of a FIFO, which a thread of the library reads, so a
+// command takes effect some moments later.
 type Control struct {
 	path string
 	file *os.File
@@ -147,8 +146,8 @@ func NewControl(path string) (*Control, error) {
 	if err := mkfifo(path); err != nil {
 		return nil, fmt.Errorf("making the control FIFO %s: %w", path, err)
 	}
-	// Open for reading too, so that opening never waits for the library, and a command written
-	// before the library reads is kept.
+	// Open the FIFO for reading too. Otherwise opening it would wait for the library, and a command written before
+	// the library reads would be lost.
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening the control FIFO: %w", errors.Join(err, os.Remove(path)))
@@ -159,17 +158,17 @@ func NewControl(path string) (*Control, error) {
 // Path returns the value for Env.Control.
 func (c *Control) Path() string { return c.path }
 
-// Fatal sends IBV_EVENT_DEVICE_FATAL, and every command of open contexts then returns EIO.
+// Fatal sends IBV_EVENT_DEVICE_FATAL. Afterwards every command on an open context returns EIO.
 func (c *Control) Fatal(device string) error { return c.send("fatal", device) }
 
 // Remove acts like Fatal and takes the device off the list.
 func (c *Control) Remove(device string) error { return c.send("remove", device) }
 
-// Silent makes every command of the device's contexts return EIO, without an event: the device
-// stays listed, and memory that it wrote keeps its last values.
+// Silent makes every command on the device's contexts return EIO, without sending an event. The device stays listed,
+// and memory written by it keeps its last values.
 func (c *Control) Silent(device string) error { return c.send("silent", device) }
 
-// Return makes the device listed and open-able again. Contexts from before stay dead.
+// Return puts the device back on the list, so that programs can open it again. Earlier contexts stay dead.
 func (c *Control) Return(device string) error { return c.send("return", device) }
 
 // PortDown sends IBV_EVENT_PORT_ERR.

@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-func TestEnviron(t *testing.T) {
+func TestEnvironSetsEveryVariable(t *testing.T) {
 	t.Setenv("TMPDIR", "/tmp/t")
 	for _, tt := range []struct {
 		name string
@@ -77,7 +77,7 @@ func record(name string, calls uint64) []byte {
 	return r
 }
 
-func TestStatistics(t *testing.T) {
+func TestReadStatisticsReturnsCallsByVerb(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "calls")
 	if _, err := ibvtest.ReadStatistics(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)

@@ -126,9 +126,8 @@ func udpPRM(port uint64) (mask, value string) {
 	return hex.EncodeToString(m[:64]), hex.EncodeToString(v[:64])
 }
 
-// A bulk counts packets without taking them, flow i in counter i. One command reads all counters,
-// and clears them on request.
-func TestMLX5Bulk(t *testing.T) {
+// Flow i counts in counter i. One command reads all counters, and clears them on request.
+func TestMLX5BulkCountsWithoutTakingPackets(t *testing.T) {
 	statistics := filepath.Join(t.TempDir(), "calls")
 	c := newMLX5Client(t, ibvtest.Env{Statistics: statistics})
 	c.must("supported")
@@ -165,9 +164,8 @@ func TestMLX5Bulk(t *testing.T) {
 	}
 }
 
-// A command that firmware refuses returns the status and the bit at which it stopped. A command
-// that uverbs refuses never reaches firmware.
-func TestMLX5Commands(t *testing.T) {
+// The bit is where firmware stopped reading. A command refused by uverbs never reaches firmware.
+func TestMLX5RefusedCommandReturnsStatusAndBit(t *testing.T) {
 	c := newMLX5Client(t, ibvtest.Env{})
 	c.must("open 1")
 	single, one := c.alloc(0, 0)
@@ -224,8 +222,8 @@ func TestMLX5Commands(t *testing.T) {
 	}
 }
 
-// The refusals of libmlx5, mlx5_ib and firmware for matchers and flows.
-func TestMLX5Flows(t *testing.T) {
+// The cases are the refusals of libmlx5, mlx5_ib and firmware for matchers and flows.
+func TestMLX5RefusedFlowsReturnTheErrnosOfTheDriver(t *testing.T) {
 	c := newMLX5Client(t, ibvtest.Env{})
 	if _, errno := c.ask("open 2"); errno != syscall.EOPNOTSUPP {
 		t.Errorf("opening with an unknown flag: %v", errno)
@@ -286,8 +284,8 @@ func TestMLX5Flows(t *testing.T) {
 	}
 }
 
-// Devices without DevX, and faults of commands by their name.
-func TestMLX5Unsupported(t *testing.T) {
+// Commands can also be made to fail by their names.
+func TestMLX5IsRefusedWithoutDevX(t *testing.T) {
 	t.Run("a device without", func(t *testing.T) {
 		c := newMLX5Client(t, ibvtest.Env{Without: []string{"devx"}})
 		for _, verb := range []string{"supported", "open 1"} {

@@ -62,9 +62,9 @@ func (d *nicDriver) matchPRM(mask, value *prm) (m nicMatch, multicast bool, errn
 	return nicMatch{unkey(d.t, words[1]), unkey(d.t, words[2])}, words[0] == "1", 0
 }
 
-// Each field of the PRM, at the bits that rdma-core's and the kernel's headers give it,
-// becomes the field of the engine: its value, its mask, and the header that it is in.
-func TestMLX5MatchFields(t *testing.T) {
+// For each field of the PRM, at its bits in rdma-core's and the kernel's headers, the engine gets
+// the value, the mask, and the header with the field.
+func TestMLX5MatchFieldsBecomeTheEngines(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	type field struct {
 		name       string
@@ -182,8 +182,8 @@ func be48(to *[6]byte, n uint64) {
 	copy(to[:], b[2:])
 }
 
-// Addresses are read by the IP version: IPv4 in the last 4 bytes.
-func TestMLX5MatchAddresses(t *testing.T) {
+// IPv4 addresses are in the last 4 bytes.
+func TestMLX5MatchReadsAddressesByIPVersion(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	for _, c := range []struct {
 		name   string
@@ -212,9 +212,8 @@ func TestMLX5MatchAddresses(t *testing.T) {
 	}
 }
 
-// Every bit outside the fields that the NIC matches is refused, and so are sections that the
-// criteria do not name, and values that no packet can have.
-func TestMLX5MatchRefuses(t *testing.T) {
+// It also refuses sections not named by the criteria, and values that no packet can have.
+func TestMLX5MatchRefusesUnknownBits(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	reserved := map[int]bool{}
 	for _, r := range [][2]int{ // first bit and length
@@ -258,8 +257,8 @@ func TestMLX5MatchRefuses(t *testing.T) {
 	}
 }
 
-// Flows to multicast addresses alone stand behind all priorities, as in mlx5_ib.
-func TestMLX5Multicast(t *testing.T) {
+// As in mlx5_ib, flows only to multicast addresses come behind all priorities.
+func TestMLX5MulticastFlowsComeLast(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	for name, c := range map[string]struct {
 		mask, value uint64 // of dmac
@@ -280,8 +279,8 @@ func TestMLX5Multicast(t *testing.T) {
 	}
 }
 
-// The reader returns for every input: seeded, under sanitizers.
-func TestMLX5MatchOfNoise(t *testing.T) {
+// The noise is seeded, and sanitizers watch the reader.
+func TestMLX5MatchReaderReturnsForNoise(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	rng := seed.Rand(t)
 	taken := 0

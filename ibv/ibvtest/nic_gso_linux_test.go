@@ -46,9 +46,9 @@ func tcpTo(port, vlan uint16) nicMatch {
 	return m
 }
 
-// A stream of the kernel's TCP counts as the segments and bytes that its sender reports, whether
-// the kernel or the driver segments it, at both ends of the wire, and when GRO merges it before the
-// engine sees it.
+// A stream of the kernel's TCP must count as many segments and bytes as its sender reports: whether
+// the kernel or the driver segments it, at both ends of the wire, and also if GRO merges it in
+// front of the engine.
 func TestNICCountsSegments(t *testing.T) {
 	const port, size = 5001, 8 << 20
 	for _, c := range []struct {
@@ -130,8 +130,8 @@ func streamed(t *testing.T, from, to, at *lab.End, addr netip.AddrPort, size int
 	return left, sent
 }
 
-// A tag is part of a buffer of several segments: matched, and 4 bytes of each. Where it
-// leaves, the tag is in the frame; where it arrives, the kernel took it off first.
+// A tag belongs to each segment of a buffer, so it matches, and counts 4 bytes for each. At the
+// sending end the tag is in the frame. At the receiving end the kernel has removed it.
 func TestNICCountsTagsOfSegments(t *testing.T) {
 	const buffers, segments, gso, id = 300, 5, 1000, 100
 	w, arriving := nicWire(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/internal/oracle/gen"
 )
 
-// The matching, without a netdev, under sanitizers.
-func TestNICRules(t *testing.T) {
+// This needs no netdev, and runs under sanitizers.
+func TestNICRulesMatchTheirPackets(t *testing.T) {
 	d := startNIC(t, sanitizedNIC(t), nil)
 	for name, test := range map[string]func(*testing.T, *nicDriver){
 		"agrees with linear":       agreesWithLinear,

@@ -93,8 +93,8 @@ func send(t *testing.T, e *lab.End, streams []lab.Stream, packets uint64, o lab.
 	return s
 }
 
-// Every packet is counted once and under its kind, at 200,000 packets a second and more, also
-// behind thousands of rules that do not match.
+// Every packet counts once, under its kind, at 200,000 packets a second and more, also behind
+// thousands of rules without a match.
 func TestNICCountsWhatArrives(t *testing.T) {
 	w, d := nicWire(t)
 	streams, matches := traffic()
@@ -133,7 +133,7 @@ func TestNICCountsWhatArrives(t *testing.T) {
 	t.Logf("%d packets in %v: %.0f a second; %+v", packets, took, packets/took.Seconds(), st)
 }
 
-// Egress counts packets that leave by the netdev, and no others.
+// Egress must count only packets that leave by the netdev.
 func TestNICCountsWhatLeaves(t *testing.T) {
 	w, d := nicWire(t)
 	streams, matches := traffic()
@@ -160,7 +160,7 @@ func TestNICCountsWhatLeaves(t *testing.T) {
 	}
 }
 
-// A read does not lag: it includes every packet that was sent before it.
+// A read includes every packet sent before it.
 func TestNICReadsDoNotLag(t *testing.T) {
 	w, d := nicWire(t)
 	if errno := d.rule(nicRule{match: udp(1001, 0xffff)}); errno != 0 {
@@ -184,8 +184,7 @@ func TestNICReadsDoNotLag(t *testing.T) {
 	}
 }
 
-// A rule counts from where it was added to where it was removed.
-func TestNICRuleBounds(t *testing.T) {
+func TestNICRuleCountsFromAddingToRemoval(t *testing.T) {
 	w, d := nicWire(t)
 	streams := []lab.Stream{stream("short", 1001, 60, frame.Eth{})}
 	send(t, w.Far, streams, 1000, lab.SenderOptions{})
@@ -206,9 +205,9 @@ func TestNICRuleBounds(t *testing.T) {
 	}
 }
 
-// When the engine does not run, the ring fills. Packets without room in the ring are counted as
-// dropped, exactly.
-func TestNICShowsDrops(t *testing.T) {
+// While the engine does not run, the ring fills up. Packets that find no room must count as
+// dropped.
+func TestNICCountsDropsExactly(t *testing.T) {
 	w, d := nicWire(t)
 	if errno := d.rule(nicRule{match: udp(1001, 0xffff)}); errno != 0 {
 		t.Fatal(errno)
@@ -230,8 +229,8 @@ func TestNICShowsDrops(t *testing.T) {
 	}
 }
 
-// A removed netdev is reported, and earlier counts stay.
-func TestNICSaysThatTheNetdevIsGone(t *testing.T) {
+// Earlier counts must stay.
+func TestNICReportsARemovedNetdev(t *testing.T) {
 	w, d := nicWire(t)
 	if errno := d.rule(nicRule{match: udp(1001, 0xffff)}); errno != 0 {
 		t.Fatal(errno)
@@ -250,7 +249,7 @@ func TestNICSaysThatTheNetdevIsGone(t *testing.T) {
 	d.must("del 0")
 }
 
-func TestNICOpenRefuses(t *testing.T) {
+func TestNICOpenOfAMissingNetdevIsENODEV(t *testing.T) {
 	need.Cap(t, "net_raw")
 	d := startNIC(t, nicProgram(t), nil)
 	if _, errno := d.ask("open %s", lab.Unique("no")); errno != syscall.ENODEV {

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestNoCircleOfSources: a C file calls, directly or through others, no file that calls it. A file can therefore be
-// read after the files that it uses, and tested with them alone.
+// A C file must not call a file that calls it, directly or through others. So you can read a file
+// after the files it uses, and test it with only them.
 func TestNoCircleOfSources(t *testing.T) {
 	need.Tool(t, "gcc")
 	files, err := filepath.Glob("src/*.c")

@@ -7,17 +7,17 @@ import (
 	"os"
 )
 
-// Statistics are the calls per verb ("ibv_read_counters", "mlx5dv_create_flow_matcher") and per
-// firmware command of libmlx5 ("QUERY_FLOW_COUNTER"), summed over the devices and processes that
-// write to one file. NIC_DROPS is the number of packets that the NIC's socket lost, as of the last
-// read of a counter or close of a device: above 0, counts are short.
+// Statistics contains the number of calls by verb ("ibv_read_counters", "mlx5dv_create_flow_matcher")
+// and by firmware command of libmlx5 ("QUERY_FLOW_COUNTER"). It is the sum over all devices and
+// processes that write to one file. NIC_DROPS is the number of packets lost by the NIC's socket, as of
+// the last read of a counter or close of a device. If it is not 0, counts are too low.
 type Statistics map[string]uint64
 
 // recordSize is the size of a record in verbs_calls.c: a name of 56 bytes and a count.
 const recordSize = 64
 
-// ReadStatistics reads the file that Env.Statistics names. It may be read at any time, and
-// after its process: every count in it is current.
+// ReadStatistics reads the file of Env.Statistics. Call it at any time, also after the process has
+// ended: the counts are always current.
 func ReadStatistics(path string) (Statistics, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

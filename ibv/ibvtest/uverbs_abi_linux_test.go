@@ -18,14 +18,14 @@ var (
 	uverbsInner  = regexp.MustCompile(`(?s)(?:struct|union) \{.*?\} (\w+);`)
 	uverbsEnum   = regexp.MustCompile(`\b((?:UVERBS|IB_UVERBS|IB_USER_VERBS|RDMA_DRIVER|MLX5|EFA)_[A-Z0-9_]+)\b(?:\s*=|,|\s*\})`)
 	uverbsField  = regexp.MustCompile(`(\w+)(?:\[\w+\])?$`)
-	// Names that the kernel's headers declare in another shape, or not at all. TestEFAABI has the descriptors of EFA, and its
+	// Names that the kernel's headers declare in another shape, or not at all. TestEFAABIEqualsRDMACore has the descriptors of EFA, and its
 	// structures that have grown. Of the response to a query of mlx5 only the beginning is declared.
 	uverbsOther = regexp.MustCompile(`per_transport_caps|IB_UVERBS_MAJOR|RDMA_VERBS_IOCTL|attr_data\.|efa_io|EFA_IO|ib_uverbs_flow_spec_action|sizeof\(struct (?:mlx5_ib_query_device_resp|efa_ibv_create_qp)\)`)
 )
 
-// TestUverbsABI compares each size, offset and constant of the kernel's interface that src/uverbs declares with the
-// headers of the machine's kernel package. Names that are newer than those headers are counted and printed.
-func TestUverbsABI(t *testing.T) {
+// Each size, offset and constant of the kernel's interface in src/uverbs is compared with the
+// headers of the machine's kernel package. Names newer than these headers are counted and printed.
+func TestUverbsABIEqualsTheKernelsHeaders(t *testing.T) {
 	need.Tool(t, "gcc")
 	const core = "#include <rdma/rdma_user_ioctl_cmds.h>\n#include <rdma/ib_user_ioctl_cmds.h>\n#include <rdma/ib_user_ioctl_verbs.h>\n#include <rdma/ib_user_verbs.h>\n"
 	for _, c := range []struct {

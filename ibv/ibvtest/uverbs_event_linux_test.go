@@ -39,9 +39,10 @@ func (c *uvClient) modify(qp, mask uint64, state int) {
 	}
 }
 
-// TestUverbsEvents destroys queue pairs with events that were read and that were not, and compares the number of
-// reported events with the kernel's ib_uverbs_release_uevent: it counts the first only, and drops the others.
-func TestUverbsEvents(t *testing.T) { overFrontEnds(t, uverbsEvents) }
+// Some events were read before the queue pair is destroyed, and some were not. As the kernel's
+// ib_uverbs_release_uevent, the model must report only the number of the first, and drop the
+// others.
+func TestUverbsCountsEventsOfDestroyedQueuePairs(t *testing.T) { overFrontEnds(t, uverbsEvents) }
 
 func uverbsEvents(t *testing.T, front frontEnd) {
 	c := newUVClient(t, front, ibvtest.Env{}, 0)
@@ -92,8 +93,8 @@ func uverbsEvents(t *testing.T, front frontEnd) {
 	}
 }
 
-// TestUverbsCQEvents does so with completion queues, which report a completion and an overrun each: ib_uverbs_release_ucq.
-func TestUverbsCQEvents(t *testing.T) { overFrontEnds(t, uverbsCQEvents) }
+// Completion queues report a completion and an overrun each (ib_uverbs_release_ucq).
+func TestUverbsCountsEventsOfDestroyedCQs(t *testing.T) { overFrontEnds(t, uverbsCQEvents) }
 
 func uverbsCQEvents(t *testing.T, front frontEnd) {
 	c := newUVClient(t, front, ibvtest.Env{}, 0)
@@ -147,9 +148,10 @@ func uverbsCQEvents(t *testing.T, front frontEnd) {
 	event(async, 16, "none")
 }
 
-// TestUverbsDescriptors counts the client's descriptors around calls that make one. A call that fails leaves none open, as the
-// kernel's uverbs_finalize_object. The model frees a descriptor for messages at the first chance after the client closed it.
-func TestUverbsDescriptors(t *testing.T) { overFrontEnds(t, uverbsDescriptors) }
+// Some calls make a descriptor. If such a call fails, it must close it, as the kernel's
+// uverbs_finalize_object does. When the client closes a descriptor for messages, the model must
+// free it at the first chance.
+func TestUverbsFailedCallsLeaveNoDescriptor(t *testing.T) { overFrontEnds(t, uverbsDescriptors) }
 
 func uverbsDescriptors(t *testing.T, front frontEnd) {
 	const objAsyncCmd, allocAsyncCmd, createCompChannel, devx = 1<<12 | 4, 1 << 12, 17, "01000000"

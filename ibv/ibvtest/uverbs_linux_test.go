@@ -141,9 +141,9 @@ func hex32(v ...uint64) string {
 	return s.String()
 }
 
-// TestUverbsErrnos makes calls that libibverbs never makes, and compares their errnos with the kernel's uverbs_ioctl.c, rdma_core.c,
-// uverbs_cmd.c and uverbs_std_types_*.c.
-func TestUverbsErrnos(t *testing.T) { overFrontEnds(t, uverbsErrnos) }
+// libibverbs never makes these calls. The errnos are those of the kernel's uverbs_ioctl.c,
+// rdma_core.c, uverbs_cmd.c and uverbs_std_types_*.c.
+func TestUverbsInvalidCallsReturnTheKernelsErrnos(t *testing.T) { overFrontEnds(t, uverbsErrnos) }
 
 func uverbsErrnos(t *testing.T, front frontEnd) {
 	c := newUVClient(t, front, ibvtest.Env{}, 0)
@@ -232,8 +232,8 @@ func uverbsErrnos(t *testing.T, front frontEnd) {
 	}
 }
 
-// TestUverbsCommands checks the commands of INVOKE_WRITE and the uses of objects.
-func TestUverbsCommands(t *testing.T) { overFrontEnds(t, uverbsCommands) }
+// The cases are the commands of INVOKE_WRITE and the uses of objects.
+func TestUverbsCommandsAreCheckedAsInTheKernel(t *testing.T) { overFrontEnds(t, uverbsCommands) }
 
 func uverbsCommands(t *testing.T, front frontEnd) {
 	c := newUVClient(t, front, ibvtest.Env{}, 0)
@@ -287,8 +287,8 @@ func uverbsCommands(t *testing.T, front frontEnd) {
 	}
 }
 
-// TestUverbsControl makes methods and commands fail by their names, counts the calls, and loses a device.
-func TestUverbsControl(t *testing.T) { overFrontEnds(t, uverbsControl) }
+// Methods and commands fail, calls are counted, and a device is lost.
+func TestUverbsControlFailsCallsByTheirNames(t *testing.T) { overFrontEnds(t, uverbsControl) }
 
 func uverbsControl(t *testing.T, front frontEnd) {
 	need.Root(t)

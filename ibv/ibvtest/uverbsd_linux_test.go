@@ -16,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestUverbsdStatus: uverbsd ends as its command does, and says why a command did not start.
-func TestUverbsdStatus(t *testing.T) {
+// If the command does not start, it must say why.
+func TestUverbsdEndsAsItsCommandDoes(t *testing.T) {
 	server := libraries(t, "strict", "-Werror").Server
 	need.Command(t, "seccomp", server, "true")
 	for _, test := range []struct {
@@ -51,9 +51,9 @@ func TestUverbsdStatus(t *testing.T) {
 	}
 }
 
-// TestUverbsdChild: a child makes calls by the descriptor of its parent, with arguments in its own memory. It shares the
-// objects of the file, which outlive it. A child that dies in a call leaves the server to the others.
-func TestUverbsdChild(t *testing.T) {
+// A child makes calls with arguments in its own memory. It shares the objects of the file, which
+// outlive it. If a child dies within a call, the server must continue to serve the others.
+func TestUverbsdChildUsesItsParentsDescriptor(t *testing.T) {
 	need.Command(t, "seccomp", libraries(t, "strict", "-Werror").Server, "true")
 	calls := filepath.Join(t.TempDir(), "calls")
 	c := newUVClient(t, served, ibvtest.Env{

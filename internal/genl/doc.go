@@ -1,3 +1,3 @@
-// Package genl sends commands to the families of generic netlink, and parses their replies. Package netlink does both
-// too, but its Genlmsg has two bytes and is sent as four: two bytes of foreign memory go to the kernel with it.
+// Package genl sends commands to families of generic netlink, and parses their replies. We do not use package netlink
+// for this, because its Genlmsg has two bytes and is sent as four: it sends two bytes of foreign memory to the kernel.
 package genl

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Family is a registered family of generic netlink. The kernel numbers families as their modules are loaded.
+// Family is a registered family of generic netlink. Its number differs from boot to boot, because the kernel numbers
+// families as it loads their modules.
 type Family struct {
 	id      uint16
 	version uint8
@@ -37,8 +38,8 @@ func Find(name string) (Family, error) {
 	return Family{}, fmt.Errorf("asking for the netlink family %s: the reply has no number", name)
 }
 
-// Execute sends one command and returns the attributes of each reply. Flags are those of the netlink header
-// (unix.NLM_F_ACK).
+// Execute sends one command and returns the attributes of each reply. The flags go into the netlink header, for example
+// unix.NLM_F_ACK.
 func (f Family) Execute(command uint8, flags int, attributes ...nl.NetlinkRequestData) ([][]byte, error) {
 	req := nl.NewNetlinkRequest(int(f.id), flags)
 	req.AddData(header{command, f.version})
@@ -56,16 +57,18 @@ func (f Family) Execute(command uint8, flags int, attributes ...nl.NetlinkReques
 	return replies, nil
 }
 
-// header is struct genlmsghdr (include/uapi/linux/genetlink.h): command, version, and a reserved word of 0. Families
-// with strict checks refuse another value of the word.
+// header is struct genlmsghdr (include/uapi/linux/genetlink.h): command, version, and a reserved word. The word must be
+// 0, or families with strict checks refuse the command.
 type header [unix.GENL_HDRLEN]byte
 
 func (h header) Len() int          { return len(h) }
 func (h header) Serialize() []byte { return h[:] }
 
-// Attributes yields the attributes of a message, or of an attribute, by type. An attribute has a length, a type and a
-// value, padded to 4 bytes. The kernel may omit the padding of the last one; nl.ParseRouteAttr panics on that. At an
-// attribute without sense the rest is left out.
+// Attributes yields the type and value of each attribute in a message, or in a nested attribute. It stops at a malformed
+// one.
+//
+// An attribute has a length, a type and a value, padded to 4 bytes. The kernel may omit the padding behind the last
+// attribute. nl.ParseRouteAttr panics then, so we do not use it.
 func Attributes(message []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(message) >= unix.SizeofNlAttr {
@@ -83,7 +86,7 @@ func Attributes(message []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// typeMask is NLA_TYPE_MASK: the type without its flags (nested, byte order).
+// typeMask is NLA_TYPE_MASK. It removes the flags (nested, byte order) from a type.
 const typeMask = 0x3fff
 
 // Attribute returns the value of the first attribute of a type, or nil.

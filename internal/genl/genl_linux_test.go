@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The controller is in every kernel: asked by its name, it replies with its own number.
+// Every kernel has the controller. Asked by its name, it replies with its own number.
 func TestFindReturnsTheNumberOfAFamily(t *testing.T) {
 	controller, err := Find("nlctrl")
 	if err != nil {
@@ -23,14 +23,14 @@ func TestFindReturnsTheNumberOfAFamily(t *testing.T) {
 	}
 }
 
-// The race detector and the kernel both see what is sent. It is four bytes of our own, the reserved word 0.
-func TestTheHeaderHasNoForeignBytes(t *testing.T) {
+// The kernel gets all four bytes, so none may come from memory beside the header.
+func TestHeaderHasNoForeignBytes(t *testing.T) {
 	if got, want := (header{7, 1}).Serialize(), []byte{7, 1, 0, 0}; !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
 }
 
-func TestAttributesEndAtOneWithoutSense(t *testing.T) {
+func TestAttributesStopAtAMalformedOne(t *testing.T) {
 	whole := nl.NewRtAttr(1, []byte("abc")).Serialize()
 	nested := nl.NewRtAttr(2|unix.NLA_F_NESTED, []byte{1, 2, 3, 4}).Serialize()
 	for name, message := range map[string][]byte{

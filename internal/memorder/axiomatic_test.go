@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// TestAxioms compares the machine with the axiomatic model of the Arm manual
-// (B2.3; as published by Pulte, Flur, Deacon, French, Sarkar, Sewell: Simplifying
-// ARM Concurrency, POPL 2018) on random programs: both must have the same results.
-func TestAxioms(t *testing.T) {
+// On random programs the machine must have the results of the axiomatic model of the Arm manual (B2.3; as published by
+// Pulte, Flur, Deacon, French, Sarkar, Sewell: Simplifying ARM Concurrency, POPL 2018).
+func TestMachineAgreesWithTheAxioms(t *testing.T) {
 	const programs = 1500
 	r := rand.New(rand.NewPCG(1, 2))
 	weak := 0
@@ -42,9 +41,9 @@ const accessWords = 2
 type instruction struct {
 	kind  string // load, store, exchange, dmb.sy, dmb.ld, dmb.st
 	at    word
-	value int    // that is stored: all differ
+	value int    // to store; all stores differ
 	order string // acq, acqpc; rel
-	dep   string // addr, data or ctrl, on the load before it that is at on
+	dep   string // addr, data or ctrl: how it depends on the earlier load at index on
 	on    int
 }
 
@@ -82,8 +81,7 @@ func randomThreads(r *rand.Rand) [][]instruction {
 	return threads
 }
 
-// byMachine returns the results of the machine: the value of each load, and the last value of each
-// word.
+// byMachine returns the machine's results: the value of each load, and the last value of each word.
 func byMachine(threads [][]instruction) map[string]bool {
 	p, found := &program{}, map[string]bool{}
 	for w := range accessWords {
@@ -108,7 +106,7 @@ func byMachine(threads [][]instruction) map[string]bool {
 				case "store":
 					t.store(in.at, in.value, dep, in.order == "rel")
 					if in.dep == "addr" {
-						t.Branch(dep) // later stores wait for an address as for a branch
+						t.Branch(dep) // later stores wait for an address, as they do for a branch
 					}
 				case "exchange":
 					t.Out(t.exchange(in.at, in.value, func(int) bool { return true }))
@@ -134,16 +132,16 @@ func byMachine(threads [][]instruction) map[string]bool {
 	return found
 }
 
-// An event is an instruction of an execution, by its place. An exchange is two:
-// a load-acquire and a store-release.
+// An event is an instruction of an execution, named by its place. An exchange is two events: a load-acquire and a
+// store-release.
 type event struct {
 	instruction
 	thread, place int
 	exchange      bool
 }
 
-// byAxioms enumerates the store that each load reads from and the order of each word's stores, and
-// keeps the results that the axioms allow.
+// byAxioms tries every store for each load to read from, and every order of each word's stores. It returns the
+// results allowed by the axioms.
 func byAxioms(threads [][]instruction) map[string]bool {
 	var events []event
 	for i, code := range threads {
@@ -177,10 +175,10 @@ func byAxioms(threads [][]instruction) map[string]bool {
 	return found
 }
 
-// candidate is an execution that the axioms judge.
+// candidate is an execution, which the axioms may allow or not.
 type candidate struct {
 	events []event
-	from   []int // of a load: the store it reads from, -1 for the initial value
+	from   []int // the store from which each load reads; -1 for the initial value
 	order  [accessWords][]int
 }
 
@@ -235,11 +233,11 @@ func (x *candidate) result() string {
 	return fmt.Sprint(loads, last[0], last[1])
 }
 
-// communicates tells whether a comes before b by rf, co or fr.
+// communicates reports whether a comes before b by rf, co or fr.
 func (x *candidate) communicates(a, b int) bool {
 	ea, eb := x.events[a], x.events[b]
 	if a == b || ea.value == 0 && eb.value == 0 || ea.at != eb.at {
-		return false // a store is one of the two
+		return false // one of the two must be a store
 	}
 	rank := func(store int) int { return slices.Index(x.order[ea.at], store) } // -1: initial
 	switch {
@@ -253,7 +251,7 @@ func (x *candidate) communicates(a, b int) bool {
 	return false
 }
 
-// atomic tells whether no store comes between the two of an exchange.
+// atomic reports whether no other store comes between the load and the store of each exchange.
 func (x *candidate) atomic() bool {
 	for i, e := range x.events {
 		if stores := x.order[e.at]; e.exchange && e.kind == "store" && slices.Index(stores, i) != slices.Index(stores, x.from[i-1])+1 {
@@ -274,8 +272,8 @@ func (x *candidate) coherence(a, b int) bool {
 	return x.communicates(a, b) || x.before(a, b) && access(ea) && access(eb) && ea.at == eb.at
 }
 
-// orderedBefore is the relation of the same name: observations of other threads, and each thread's own
-// order.
+// orderedBefore is the Arm manual's relation "ordered before": it joins observations of other threads with each
+// thread's own order.
 func (x *candidate) orderedBefore(a, b int) bool {
 	ea, eb := x.events[a], x.events[b]
 	if !access(ea) || !access(eb) {

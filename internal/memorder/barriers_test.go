@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// protocols are the programs that hold.
+// protocols are correct programs: no execution of them fails.
 var protocols = []struct {
 	name string
 	make func() *program
@@ -44,7 +44,7 @@ var protocols = []struct {
 	{"marks", marks},
 }
 
-// faults are programs that must fail as they stand.
+// faults are wrong programs. They must fail, or the exploration would overlook faults.
 var faults = []struct {
 	name string
 	make func() *program
@@ -56,8 +56,7 @@ var faults = []struct {
 	{"a ring of one record", historyOfOne, "not a mirror"},
 }
 
-// idle are barriers whose removal changes nothing, and why they are there all
-// the same.
+// idle contains the barriers whose removal changes nothing, each with the reason: another barrier does their work.
 var idle = map[string]string{
 	"add-fence":        "the removal's publish orders RETIRED before the fields of the next user",
 	"begun-release":    "the publishes of the cycle order cycle_begun before what they publish",
@@ -66,7 +65,7 @@ var idle = map[string]string{
 	"turn-acquire":     "the kernel's fence orders turn before the comparison of the word",
 }
 
-func TestProtocolsHold(t *testing.T) {
+func TestProtocolsHoldInEveryOrder(t *testing.T) {
 	for _, p := range protocols {
 		x := explore(p.make())
 		if x.failure != "" {
@@ -76,7 +75,7 @@ func TestProtocolsHold(t *testing.T) {
 	}
 }
 
-func TestFaultsAreFound(t *testing.T) {
+func TestWrongProtocolsAreFound(t *testing.T) {
 	for _, f := range faults {
 		x := explore(f.make())
 		if !strings.HasPrefix(x.failure, f.why) {
@@ -103,9 +102,8 @@ var needed = sync.OnceValue(func() map[string][]string {
 	return by
 })
 
-// TestBarriers: without any one barrier a program fails, or the barrier is
-// among those that change nothing.
-func TestBarriers(t *testing.T) {
+// The idle barriers are the exception: no program fails without them.
+func TestProtocolsFailWithoutAnyOneBarrier(t *testing.T) {
 	by := needed()
 	for _, barrier := range slices.Sorted(maps.Keys(by)) {
 		programs := by[barrier]
@@ -117,7 +115,7 @@ func TestBarriers(t *testing.T) {
 		}
 		t.Logf("%-18s %s", barrier, strings.Join(programs, " "))
 	}
-	// None of them stands in for another.
+	// Remove all idle barriers at once: none may be idle only because of another.
 	for _, p := range protocols {
 		if x := explore(p.make(), slices.Collect(maps.Keys(idle))...); x.failure != "" {
 			t.Errorf("%s fails without all of the idle barriers: %s", p.name, x.failure)
@@ -127,8 +125,7 @@ func TestBarriers(t *testing.T) {
 
 var row = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|.* (\\d+) \\|$")
 
-// TestBarriersAreDocumented compares the table of docs/mirror-format.md, section 13, with the
-// results of the programs.
+// The table of docs/mirror-format.md, section 13, must show the results of the programs.
 func TestBarriersAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/mirror-format.md")
 	if err != nil {

@@ -2,16 +2,15 @@ package memorder
 
 import "fmt"
 
-// block is the unit of a publish: a block of counters, a record, or the part of an
-// entry that changes. It has one sequence word, and two copies of the fields.
-// The low bit of the sequence word says which copy is current.
+// block is the unit of publishing: a block of counters, a record, or the changing part of an entry. It has one sequence
+// word and two copies of its fields. The low bit of the sequence word tells the current copy.
 type block struct {
 	seq    word
 	copies [2][]word
-	intent word // 0: has none, as a record
+	intent word // 0 if the block has none: a record
 }
 
-// block declares a block. Copy 1 is current and each of its fields is value.
+// block declares a block. Copy 1 is current, and each of its fields has the given value.
 func (p *program) block(value int, fields ...string) *block {
 	b := &block{}
 	for i := range b.copies {
@@ -23,8 +22,7 @@ func (p *program) block(value int, fields ...string) *block {
 	return b
 }
 
-// publish is R20 of docs/mirror-format.md: it fills the copy that is not current, and makes it
-// current.
+// publish is R20 of docs/mirror-format.md: it fills the other copy, and makes it current.
 func (b *block) publish(t *thread, seq int, fields ...int) {
 	if b.intent != 0 {
 		t.Store(b.intent, seq)
@@ -45,8 +43,7 @@ func (b *block) load(t *thread, parity int) []int {
 	return fields
 }
 
-// plain is one try of the plain form: the fields and the sequence word, and
-// whether they belong together.
+// plain tries the plain form once. It returns the fields, the sequence word, and whether they belong together.
 func (b *block) plain(t *thread) (fields []int, s int, ok bool) {
 	s = t.Acquire("read-acquire", b.seq)
 	fields = b.load(t, s)
@@ -54,8 +51,7 @@ func (b *block) plain(t *thread) (fields []int, s int, ok bool) {
 	return fields, s, t.Load(b.seq) == s
 }
 
-// cycles is a writer that publishes a block in each of three cycles: each field
-// is the number of the cycle.
+// cycles is a writer. It publishes the block in each of three cycles, with the number of the cycle in each field.
 func (b *block) cycles(p *program) (cycleDone word) {
 	cycleDone = p.word("cycle_done", 1)
 	p.writer(func(t *thread) {
@@ -67,7 +63,7 @@ func (b *block) cycles(p *program) (cycleDone word) {
 	return cycleDone
 }
 
-// whole fails unless the fields are all of one cycle, which is k or later.
+// whole fails unless all fields come from one cycle, and this cycle is k or later.
 func whole(t *thread, fields []int, k int) {
 	if fields[0] != fields[1] {
 		t.Fail("torn: one field is of cycle %d, the other of cycle %d", fields[0], fields[1])
@@ -95,7 +91,7 @@ func blockPlain() *program {
 	return p
 }
 
-// blockQuick reads it in the quick form (R8), after a plain read.
+// blockQuick reads one counter in the quick form (R8), after a plain read.
 func blockQuick() *program {
 	p := &program{}
 	b := p.block(1, "packets", "bytes")
@@ -124,9 +120,8 @@ func blockQuick() *program {
 	return p
 }
 
-// blockSnapshot is R10 and R11: the copy of cycle k, where it still stands.
-// Between two cycles a reader takes the current copy without a look at its
-// cycle, and looks behind the load fence.
+// blockSnapshot is R10 and R11: a reader takes the copy of cycle k if it still exists. Between two cycles it takes the
+// current copy without checking the cycle first, and checks behind the load fence.
 func blockSnapshot() *program {
 	p := &program{}
 	b := p.block(1, "packets", "cycle")
@@ -141,7 +136,7 @@ func blockSnapshot() *program {
 	})
 	p.reader(func(t *thread) {
 		k := t.Acquire("cycle-acquire", cycleDone)
-		const cycle = 1 // among the fields
+		const cycle = 1 // the index of the field with the cycle
 		for between := t.Load(begun) <= k; ; between = false {
 			t.Again("read", k, bit(between))
 			s := t.Acquire("read-acquire", b.seq)
@@ -166,9 +161,8 @@ func blockSnapshot() *program {
 	return p
 }
 
-// blockGivenUp is R27: every sequence word moves on by two, so
-// that the copy stays and the quick form fails. A reader that has seen the word
-// move sees the mark, and returns no value.
+// blockGivenUp is R27. The writer advances every sequence word by two: the current copy stays the same, and the quick
+// form fails. A reader that sees the word change must also see the mark, and return no value.
 func blockGivenUp() *program {
 	p := &program{}
 	b := p.block(1, "packets", "bytes")

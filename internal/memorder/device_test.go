@@ -1,12 +1,11 @@
 package memorder
 
-// modulus is the number of values of a device's word: it wraps to 0 after the last.
+// modulus is the number of values of a device's word, which then wraps to 0.
 const modulus = 4
 
-// deviceWords is a device that counts to 5, a writer that moves seen on, and a reader. A word of the
-// model holds the total itself, and its readers use only the total modulo modulus: so it is known which
-// total is right. The device counts above seen no further than a word can tell, which real devices keep
-// to because the writer looks often.
+// deviceWords is a device counting to 5, a writer advancing seen, and a reader. To know the right total, we store the
+// total itself in a word of the model, and let readers use only the total modulo modulus. The device never counts
+// further beyond seen than a word can tell. Real devices cannot either, because the writer looks often enough.
 func deviceWords() *program {
 	p := &program{}
 	device, seen := p.word("word", 0), p.word("seen", 0)
@@ -21,7 +20,7 @@ func deviceWords() *program {
 	})
 	p.writer(func(t *thread) {
 		total, known := t.LoadKnown(device, 0)
-		// The new value of seen is computed from the word.
+		// The new value of seen depends on the word.
 		t.store(seen, above(0, total%modulus), known, t.is("seen-release"))
 	})
 	p.reader(func(t *thread) {
@@ -41,8 +40,8 @@ func deviceWords() *program {
 	return p
 }
 
-// deviceSlot is a slot that is taken from one counter and given to another. The
-// shift and the word belong to one of them.
+// deviceSlot is a slot passing from one counter to another. A reader must never combine the shift of one counter with the
+// word of the other.
 func deviceSlot() *program {
 	p := &program{}
 	seq, shift, device := p.word("seq", 1), p.word("shift", 1), p.word("word", 1)
@@ -50,7 +49,7 @@ func deviceSlot() *program {
 		t.Store(seq, 2)
 		t.StoreFence("withdraw-fence")
 		t.Store(shift, 3)
-		t.Store(device, 3) // the device counts for the next one
+		t.Store(device, 3) // the device counts for the next counter
 		t.Release("slot-given-release", seq, 3)
 	})
 	p.reader(func(t *thread) {

@@ -8,12 +8,11 @@ import (
 
 // A program is threads over words of memory.
 type program struct {
-	names   []string // of the words
+	names   []string // names of the words
 	initial []int
 	threads []body
-	// bad returns why an execution is an error, or "". Without bad, threads report errors themselves
-	// (Fail). results holds the values that each thread kept (Out), and last returns the final value
-	// of a word.
+	// bad returns why an execution is wrong, or "". It may be nil: then threads report errors themselves (Fail).
+	// results contains the values kept by each thread (Out), and last returns the final value of a word.
 	bad func(results [][]int, last func(word) int) string
 }
 
@@ -22,24 +21,23 @@ type body struct {
 	stores bool
 }
 
-// word declares a word and its value before the first store.
+// word declares a word with its initial value.
 func (p *program) word(name string, initial int) word {
 	p.names, p.initial = append(p.names, name), append(p.initial, initial)
 	return word(len(p.names) - 1)
 }
 
-// writer adds a thread that stores.
+// writer adds a thread with stores.
 func (p *program) writer(run func(*thread)) { p.threads = append(p.threads, body{run, true}) }
 
-// reader adds a thread that only loads.
+// reader adds a thread without stores.
 func (p *program) reader(run func(*thread)) { p.threads = append(p.threads, body{run, false}) }
 
-// choices walks a tree of decisions depth first, by running a function again
-// and again.
+// choices walks a tree of decisions depth first. It runs one function again and again, each time with other decisions.
 type choices struct {
 	path    []choice
 	at      int
-	changed int // where this run leaves the one before it
+	changed int // index of the first decision that differs from the previous run
 }
 
 type choice struct{ taken, of int }
@@ -55,10 +53,10 @@ func (c *choices) one(of int) int {
 	return c.path[c.at-1].taken
 }
 
-// repeats tells whether this run has made only the choices of the run before.
+// repeats reports whether this run has made no other choice than the previous run so far.
 func (c *choices) repeats() bool { return c.at <= c.changed }
 
-// next moves to the next leaf, and returns false behind the last.
+// next moves to the next leaf. It returns false after the last one.
 func (c *choices) next() bool {
 	for n := len(c.path); n > 0; n-- {
 		if last := &c.path[n-1]; last.taken+1 < last.of {
@@ -76,26 +74,26 @@ type exploration struct {
 	p       *program
 	removed []string
 
-	memories   int // prefixes of the list of messages
-	states     int // instructions run
+	memories   int // visited prefixes of the list of messages
+	states     int // executed instructions
 	executions int
 	results    map[string]bool
-	barriers   map[string]bool // that the program has
-	failure    string          // of the first execution that is bad; the exploration ends there
+	barriers   map[string]bool // names of the program's barriers
+	failure    string          // error of the first wrong execution, at which the exploration ends
 }
 
 // explore visits every execution of p without the barriers removed.
 //
-// The order of the stores is chosen first, message by message; then each thread runs by itself against
-// the whole list. Loads of two threads never take turns: this reduction makes the exploration cheap.
+// First we choose the order of all stores, message by message. Then each thread runs by itself against the whole list.
+// Loads of different threads never interleave, which keeps the exploration cheap.
 func explore(p *program, removed ...string) *exploration {
 	x := &exploration{p: p, removed: removed, results: map[string]bool{}, barriers: map[string]bool{}}
 	x.grow(nil)
 	return x
 }
 
-// run is one thread's run along choose. kept: it made every store that it promised. ended: it came to
-// its end, or to an error (why).
+// run runs one thread with the decisions of choose. kept reports whether it made every store that it had promised, and
+// ended whether it reached its end or an error (why).
 func (x *exploration) run(id int, memory []message, choose *choices, may bool, seen map[string]bool, trace *[]string) (t *thread, kept, ended bool, why string) {
 	n := len(x.p.names)
 	t = &thread{
@@ -127,8 +125,7 @@ func (x *exploration) run(id int, memory []message, choose *choices, may bool, s
 	return t, false, false, ""
 }
 
-// each visits every run of one thread against memory that makes every promised store, until a run is an
-// error.
+// each visits every run of one thread against memory, if the run makes all promised stores. It stops at the first error.
 func (x *exploration) each(id int, memory []message, may bool, visit func(t *thread, ended bool)) {
 	choose, seen := &choices{changed: -1}, map[string]bool{}
 	for more := true; more && x.failure == ""; more = choose.next() {
@@ -162,7 +159,7 @@ func (x *exploration) grow(memory []message) {
 	x.memories++
 	var next []message
 	whole := true
-	results := make([][][]int, len(x.p.threads)) // of each thread, without repetitions
+	results := make([][][]int, len(x.p.threads)) // distinct results of each thread
 	runs := make([]int, len(x.p.threads))
 	keep := func(id int, t *thread) {
 		runs[id]++
@@ -201,8 +198,7 @@ func (x *exploration) grow(memory []message) {
 	}
 }
 
-// finish looks at the executions with one memory: every combination of the
-// threads' runs is one.
+// finish checks the executions with one memory: every combination of the threads' runs.
 func (x *exploration) finish(memory []message, results [][][]int, runs []int) {
 	n := 1
 	for _, r := range runs {

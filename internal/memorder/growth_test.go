@@ -1,7 +1,7 @@
 package memorder
 
-// grown is a file that grows by a segment, in which a counter is then added, published in cycle 1 and
-// recorded in the history. A reader may touch bytes up to the file's size: behind it there is a fault.
+// grown is a file that grows by a segment. Then a counter is added there, published in cycle 1, and recorded in the
+// history. A reader may touch bytes up to the file's size. Beyond it the kernel would raise SIGBUS.
 type grown struct {
 	*block
 	size, segments, kind, high, identity, name, cycleDone, tail, index word
@@ -33,7 +33,7 @@ func grow(p *program) *grown {
 	return g
 }
 
-// read looks at the new segment as a reader meets it, and reads its counter.
+// read checks that the new segment is inside the file, and reads its counter.
 func (g *grown) read(t *thread) {
 	if t.Load(g.size) < 2 {
 		t.Fail("the segment lies behind the end of the file")
@@ -60,7 +60,7 @@ func (g *grown) read(t *thread) {
 	}
 }
 
-// growthList is a reader that lists: it maps the segments that there are.
+// growthList is a reader that lists the counters, for which it maps all existing segments.
 func growthList() *program {
 	p := &program{}
 	g := grow(p)
@@ -72,8 +72,7 @@ func growthList() *program {
 	return p
 }
 
-// growthHistory is a reader that meets an index of the new segment in the
-// history.
+// growthHistory is a reader that finds an index of the new segment in the history.
 func growthHistory() *program {
 	p := &program{}
 	g := grow(p)
@@ -89,8 +88,8 @@ func growthHistory() *program {
 	return p
 }
 
-// growthSnapshot is a snapshot: the values of cycle k are in a snapshot of cycle k. early loads the
-// number of segments before k, which is a fault.
+// growthSnapshot demands that a snapshot of cycle k has all values of cycle k. With early the reader loads the number of
+// segments before k, which is wrong.
 func growthSnapshot(early bool) *program {
 	p := &program{}
 	g := grow(p)

@@ -1,7 +1,7 @@
 package memorder
 
-// history is a ring of size records. Records 1 and 2 are written at first, 3 to
-// 5 while a reader follows from record 1 on.
+// history is a ring of size records. Records 1 and 2 exist at first. The writer adds 3 to 5 while a reader follows from
+// record 1 on.
 func history(size int) *program {
 	p := &program{}
 	intent, tail := p.word("history_intent", 2), p.word("history_tail", 2)
@@ -31,7 +31,7 @@ func history(size int) *program {
 				t.Fail("not a mirror: tail %d and intent %d after record %d", last, begun, c)
 			}
 			if begun > c+size {
-				c = begun - size // and as many are lost
+				c = begun - size // the records in between are lost
 				continue
 			}
 			n, v := t.Load(position[c%size]), t.Load(total[c%size])

@@ -1,26 +1,24 @@
 package memorder
 
-// States of an entry. The identity word is the state times ten plus the
-// generation.
+// The states of an entry. The identity word is ten times the state, plus the generation.
 const (
 	building = 10
 	live     = 20
 	retired  = 30
 )
 
-// epoch is the step of a sequence word's epoch, above its count.
+// epoch is one step of the epoch in a sequence word. The epoch is above the count.
 const epoch = 8
 
-// slot is a slot of the catalogue with its value. Counter 1 is live at first
-// and its values are 11 and 12; then it is removed and counter 2, whose value
-// is 21, gets the slot. The words of an entry that say whose it is are name.
+// slot is a slot of the catalogue with its value. At first counter 1 is live, with the values 11 and 12. Then it is
+// removed, and counter 2 gets the slot, with the value 21. The word name stands for all words that identify the
+// counter of an entry.
 type slot struct {
 	*block
 	identity, born, name word
 }
 
-// The epoch is a field of a copy of a block; a reader of a record takes it from
-// the sequence word, as here.
+// In a block the epoch is a field of each copy. Here it is in the sequence word, as in a record.
 func reuse(p *program) *slot {
 	s := &slot{
 		block:    p.block(11, "packets"),
@@ -44,15 +42,15 @@ func reuse(p *program) *slot {
 	return s
 }
 
-// belongs fails unless value is one of that counter's. The values of the
-// second counter begin as absent, 0.
+// belongs fails unless value is a value of the counter. Before its first cycle, the second counter has the value 0,
+// which means none.
 func belongs(t *thread, generation, value int) {
 	if value/10 != generation && !(generation == 2 && value == 0) {
 		t.Fail("a handle of counter %d returns the value %d", generation, value)
 	}
 }
 
-// try is one try of the plain form with a handle.
+// try tries the plain form once, with a handle.
 func (s *slot) try(t *thread, generation int) (value, seq int, gone, ok bool) {
 	seq = t.Acquire("read-acquire", s.seq)
 	if t.Acquire("identity-acquire", s.identity) != live+generation {
@@ -63,7 +61,7 @@ func (s *slot) try(t *thread, generation int) (value, seq int, gone, ok bool) {
 	return value, seq, false, t.Load(s.seq) == seq
 }
 
-// handlePlain reads by a handle of the first counter.
+// handlePlain reads in the plain form, with a handle of the first counter.
 func handlePlain() *program {
 	p := &program{}
 	s := reuse(p)
@@ -82,9 +80,9 @@ func handlePlain() *program {
 	return p
 }
 
-// handleQuick is the quick form: the identity is compared when the epoch of the sequence word that was
-// just loaded differs from the last read's. once is the fault of a specification that compared the
-// epoch once, before it tried again.
+// handleQuick reads in the quick form: it compares the identity only if the epoch in the sequence word differs from
+// that of the last read. With once it compares the epoch before the first try alone, which was a fault of an earlier
+// specification.
 func handleQuick(once bool) *program {
 	p := &program{}
 	s := reuse(p)
@@ -126,8 +124,8 @@ func handleQuick(once bool) *program {
 func handleQuickEveryTry() *program { return handleQuick(false) }
 func handleQuickOnce() *program     { return handleQuick(true) }
 
-// lookup finds the name of the entry, and with it a handle. It returns 0 when the entry is not live.
-// key holds the caller's values.
+// lookup returns the name of the entry, and a handle. If the entry is not live, it returns 0. key contains the caller's
+// values, because the rest of the run depends on them (Again).
 func (s *slot) lookup(t *thread, key ...int) (generation int) {
 	for {
 		t.Again("look up", key...)
@@ -146,7 +144,7 @@ func (s *slot) lookup(t *thread, key ...int) (generation int) {
 	}
 }
 
-// handleLookup looks a name up and reads the counter.
+// handleLookup looks up a name and reads its counter.
 func handleLookup() *program {
 	p := &program{}
 	s := reuse(p)
@@ -169,8 +167,8 @@ func handleLookup() *program {
 	return p
 }
 
-// handleSnapshot takes a snapshot, and attributes a row of it to a handle that
-// was looked up before it or after it.
+// handleSnapshot takes a snapshot, and looks up a handle before or after it. It must not attribute a row to the wrong
+// counter.
 func handleSnapshot(before bool) *program {
 	p := &program{}
 	s := reuse(p)
@@ -201,7 +199,7 @@ func handleSnapshot(before bool) *program {
 func handleSnapshotBefore() *program { return handleSnapshot(true) }
 func handleSnapshotAfter() *program  { return handleSnapshot(false) }
 
-// entrySlots changes the part of an entry that changes while it lives.
+// entrySlots changes the mutable part of a live entry.
 func entrySlots() *program {
 	p := &program{}
 	b := p.block(1, "source", "base")
@@ -225,8 +223,8 @@ func entrySlots() *program {
 	return p
 }
 
-// exchangeList is a reader that lists two entries while a counter of the first goes on in the second. A list under one
-// catalogue_changes, of no swap, has it once.
+// exchangeList is a reader listing two entries while a counter moves from the first to the second. A list taken under
+// one value of catalogue_changes must have the counter once.
 func exchangeList() *program {
 	p := &program{}
 	old, fresh, changes := p.word("old", live+1), p.word("fresh", 0), p.word("catalogue_changes", 0)
@@ -250,8 +248,8 @@ func exchangeList() *program {
 	return p
 }
 
-// catalogueChanges is a reader with a table of names, which it renews when catalogue_changes has moved:
-// the counters that were added before are in the table.
+// catalogueChanges is a reader with a table of names, which it renews when catalogue_changes has changed. All counters
+// added before the change must be in the table.
 func catalogueChanges() *program {
 	p := &program{}
 	high, identity, changes := p.word("high", 0), p.word("identity", 0), p.word("catalogue_changes", 0)

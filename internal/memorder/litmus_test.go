@@ -4,16 +4,16 @@ import (
 	"testing"
 )
 
-// litmus are tests of memory models, by the names that herd7 gives them: the result is of the ARMv8
-// model, and asks whether the execution of the name (all of these are cycles) may be. Tests of the base
-// catalogue of herdtools7 (catalogue/aarch64/tests/kinds.txt) have its result; the others follow from
-// the axioms of the Arm manual, section B2.3, as TestAxioms does.
+// litmus contains tests of memory models, with herd7's names. Each asks whether the ARMv8 model allows the execution of
+// its name, which is always a cycle. For tests in the base catalogue of herdtools7
+// (catalogue/aarch64/tests/kinds.txt), the expected result is the catalogue's. For the others it follows from the axioms
+// of the Arm manual, section B2.3, which TestMachineAgreesWithTheAxioms uses too.
 var litmus = []struct {
 	name    string
 	allowed bool
 	make    func(p *program, x, y word)
 }{
-	// A thread stores two words, another loads them: does it see the second alone?
+	// One thread stores two words, and another loads both. May it see only the second store?
 	{"MP", true, mp(storeStore(none), loadLoad(none))},
 	{"MP+dmb.sys", false, mp(storeStore(full), loadLoad(full))},
 	{"MP+dmb.sy+po", true, mp(storeStore(full), loadLoad(none))},
@@ -29,8 +29,7 @@ var litmus = []struct {
 	{"MP+po+acq", true, mp(storeStore(none), loadLoad(acquire))},
 	{"MP+dmb.st+addr", false, mp(storeStore(stores), loadLoad(depends))},
 	{"MP+dmb.st+ctrl", true, mp(storeStore(stores), loadLoad(controls))},
-	// A store-release does not hold back the store after it, nor a load-acquire
-	// the load before it.
+	// A store-release does not delay later stores, and a load-acquire does not delay earlier loads.
 	{"MP+rel.first+dmb.ld", true, mp(storeStore(releaseFirst), loadLoad(loads))},
 	{"MP+dmb.st+acq.second", true, mp(storeStore(stores), loadLoad(acquireSecond))},
 	// Two threads each store one word and load the other's.
@@ -70,7 +69,7 @@ var litmus = []struct {
 	{"2+2W+dmb.sy+po", true, twoTwo(full, none)},
 	{"2+2W+dmb.sts", false, twoTwo(stores, stores)},
 	{"2+2W+rels", false, twoTwo(release, release)},
-	// A store before the other thread's store, and a load or store behind it.
+	// One store comes before the other thread's store, and a load or store comes after it.
 	{"S", true, s(none, none)},
 	{"S+dmb.sys", false, s(full, full)},
 	{"S+dmb.sy+po", true, s(full, none)},
@@ -84,7 +83,7 @@ var litmus = []struct {
 	{"R+po+dmb.sy", true, r(none, full)},
 	{"R+dmb.st+dmb.sy", false, r(stores, full)},
 	{"R+rel+rel-acq", false, r(release, release)},
-	// One word alone.
+	// Only one word.
 	{"CoRR", false, func(p *program, x, _ word) {
 		p.writer(func(t *thread) { t.Store(x, 1) })
 		p.reader(func(t *thread) { t.Out(t.Load(x)); t.Out(t.Load(x)) })
@@ -113,11 +112,11 @@ var litmus = []struct {
 	{"IRIW+dmb.lds", false, iriw(loads)},
 	{"IRIW+acqs", false, iriw(acquire)},
 	{"IRIW+addrs", false, iriw(depends)},
-	// A store that one thread saw is seen by another through it.
+	// A thread sees a store, and another thread must see it through the first one.
 	{"WRC+data+addr", false, wrc(depends, depends)},
 	{"WRC+po+addr", true, wrc(none, depends)},
 	{"WRC+dmb.ld+dmb.ld", false, wrc(loads, loads)},
-	// A load takes a store of its own thread before that is in memory.
+	// A load takes the value of its own thread's store before the store is in memory.
 	{"PPOCA", true, func(p *program, x, y word) {
 		z := p.word("z", 0)
 		p.writer(func(t *thread) { t.Store(x, 1); t.StoreFence(""); t.Store(y, 1) })
@@ -145,7 +144,7 @@ var litmus = []struct {
 		})
 		p.exists(func(r [][]int, _ func(word) int) bool { return r[1][0] == 1 && r[1][1] == 0 })
 	}},
-	// Two threads that swap, as the kernel's locks do, lose no step.
+	// Two threads swap, as the kernel's locks do. No step may get lost.
 	{"2 swaps", false, func(p *program, x, _ word) {
 		p.writer(func(t *thread) { t.Swap(x, 0, 1) })
 		p.writer(func(t *thread) { t.Swap(x, 0, 2) })
@@ -153,8 +152,7 @@ var litmus = []struct {
 	}},
 }
 
-// TestLitmus compares the machine with the model that it stands for.
-func TestLitmus(t *testing.T) {
+func TestLitmusResultsEqualHerd7(t *testing.T) {
 	for _, l := range litmus {
 		p := &program{}
 		x, y := p.word("x", 0), p.word("y", 0)
@@ -166,7 +164,7 @@ func TestLitmus(t *testing.T) {
 	t.Logf("%d litmus tests", len(litmus))
 }
 
-// exists sets the outcome that the test asks for.
+// exists sets the outcome of the test, which the model may allow or not.
 func (p *program) exists(found func(results [][]int, last func(word) int) bool) {
 	p.bad = func(results [][]int, last func(word) int) string {
 		if found(results, last) {
@@ -184,13 +182,13 @@ const (
 	full
 	loads
 	stores
-	release       // the store is a release, and where a load follows it is a strong acquire
-	releaseWeak   // the same with a weak acquire
+	release       // the store is a release; a load after it is a strong acquire
+	releaseWeak   // the store is a release; a load after it is a weak acquire
 	releaseFirst  // the first store is a release
-	acquire       // the first load is an acquire
-	acquireStrong // and a strong one
-	acquireSecond // the second load is one
-	depends       // address or data
+	acquire       // the first load is a weak acquire
+	acquireStrong // the first load is a strong acquire
+	acquireSecond // the second load is a weak acquire
+	depends       // the second instruction depends on the first by its address or data
 	controls
 )
 

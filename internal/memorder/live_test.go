@@ -1,6 +1,6 @@
 package memorder
 
-// putLive is L2 of docs/mirror-format.md: it changes the live words of an entry. state is odd meanwhile.
+// putLive is L2 of docs/mirror-format.md: it changes the live words of an entry. During the change, state is odd.
 func putLive(t *thread, state word, count int, fields ...word) {
 	t.Store(state, count-1)
 	t.StoreFence("view-begin-fence")
@@ -10,7 +10,7 @@ func putLive(t *thread, state word, count int, fields ...word) {
 	t.Release("view-release", state, count)
 }
 
-// liveWords is an entry whose slot and base change, and a reader that resolves a handle.
+// liveWords is an entry with changing slot and base, and a reader resolving a handle.
 func liveWords() *program {
 	p := &program{}
 	state, of, base := p.word("live_state", 2), p.word("live_map", 2), p.word("live_base", 2)
@@ -29,8 +29,8 @@ func liveWords() *program {
 	return p
 }
 
-// liveReuse is a slot that is taken from one counter and given to another by a rule, by which the kernel counts on a
-// third CPU. The reader has resolved the handle of the first counter before.
+// liveReuse is a slot passing from one counter to another. A rule assigns the slot, and the kernel counts by the rule on
+// a third CPU. The reader has resolved the handle of the first counter before.
 func liveReuse() *program {
 	p := &program{}
 	state, rule, slot := p.word("live_state", 2), p.word("rule", 0), p.word("slot", 0)
@@ -39,7 +39,7 @@ func liveReuse() *program {
 		t.Store(rule, 1)
 	})
 	p.writer(func(t *thread) {
-		// A store behind a branch that depends on a load is not seen before the load.
+		// A branch depends on a load. No CPU makes a store behind the branch visible before the load.
 		matches, known := t.LoadKnown(rule, 0)
 		if t.Branch(known); matches == 1 {
 			t.Store(slot, 1)
@@ -55,8 +55,8 @@ func liveReuse() *program {
 	return p
 }
 
-// liveMonotone is a poller that publishes the kernel's count, and a reader that loads the published value, then the
-// count.
+// liveMonotone is a poller publishing the kernel's count, and a reader loading first the published value and then the
+// count. The reader must not see the count go back.
 func liveMonotone() *program {
 	p := &program{}
 	slot, value := p.word("slot", 0), p.word("value", 0)
@@ -67,7 +67,7 @@ func liveMonotone() *program {
 	p.writer(func(t *thread) {
 		for range 2 {
 			counted, known := t.LoadKnown(slot, 0)
-			t.StoreKnown(value, counted, known) // the published value is computed from the count
+			t.StoreKnown(value, counted, known) // the published value depends on the count
 		}
 	})
 	p.reader(func(t *thread) {

@@ -5,65 +5,63 @@ import (
 	"slices"
 )
 
-// A word is a 64-bit word of memory, by number.
+// A word is the number of a 64-bit word of memory.
 type word int
 
-// A view is a position in memory: all messages up to it have been seen.
-// View 0 is the memory before the first message.
+// A view is a position in the list of messages: a thread with this view has seen all messages up to it. View 0 is the
+// memory before the first message.
 type view int
 
-// A message is one store, as memory holds it. Memory is one list of messages
-// for all words, and all threads see the same list: ARMv8 is multi-copy
-// atomic. Message i of the list is at view i+1.
+// A message is one store in memory. Memory is a single list of messages for all words, and all threads see the same
+// list, because ARMv8 is multi-copy atomic. Message i of the list is at view i+1.
 type message struct {
 	at    word
 	value int
 	by    int
 }
 
-// A thread runs one function of a program against a memory. The views say how
-// much of memory its next instructions must take notice of.
+// A thread runs one function of a program against a memory. Its views tell how much of memory its next instructions must
+// respect.
 type thread struct {
 	id       int
-	memory   []message // the messages that are there, then those that it appended
-	fixed    int       // how many were there
-	may      bool      // whether it may append; else each store must be there already
-	promised []bool    // messages of this thread whose store has not run yet
+	memory   []message // given messages, then those appended by the thread
+	fixed    int       // number of given messages
+	may      bool      // whether it may append; otherwise each of its stores must be given
+	promised []bool    // given messages of this thread, until their store has run
 	initial  []int     // value of each word before the first message
-	removed  []string  // names of barriers that do nothing in this run
+	removed  []string  // names of the barriers to ignore in this run
 	barriers map[string]bool
 	choose   *choices
 
-	coherent          []view // per word: the newest message that it has seen
+	coherent          []view // newest seen message of each word
 	forward           []forwarded
 	oldLoad, oldStore view // of all loads, and of all stores, so far
-	newLoad, newStore view // views that the next load, and the next store, must respect
+	newLoad, newStore view // to be respected by the next load, and by the next store
 	control, release  view // of addresses and branches; of store-releases
-	readFrom          view // where the last load's message is
+	readFrom          view // of the message read by the last load
 	candidates        []message
-	names             []string // of the words
+	names             []string // names of the words
 	out               []int
 	seen              map[string]bool
-	trace             *[]string // nil: none is kept
+	trace             *[]string // nil: do not record a trace
 	states            int
 }
 
-// forwarded is a thread's last store to a word. Its own loads take the value
-// from there before the store is in memory, and then learn no more than the
-// store's own address and data did.
-// A load-acquire does not take the store of an exchange so early.
+// forwarded is a thread's last store to a word. The thread's own loads may take the value from there before the store is
+// in memory. They then depend only on what the store's address and data depended on. A load-acquire must not take the
+// store of an exchange this early.
 type forwarded struct {
 	at, known view
 	exchanged bool
 }
 
-// stuck ends a run that no execution contains.
+// stuck ends a run that turns out to be impossible.
 type stuck struct{}
 
 // blocked ends a run that waits for another thread. Its stores count.
 type blocked struct{}
 
-// failed ends a run in which the protocol does not hold.
+// failed ends a run that breaks the protocol.
 type failed struct{ why string }
 
 func (t *thread) note(format string, args ...any) {
@@ -72,7 +70,7 @@ func (t *thread) note(format string, args ...any) {
 	}
 }
 
-// is tells whether the barrier of that name acts in this run.
+// is reports whether the barrier has an effect in this run.
 func (t *thread) is(name string) bool {
 	if name == "" {
 		return true
@@ -88,8 +86,8 @@ func (t *thread) valueAt(at word, v view) int {
 	return t.memory[v-1].value
 }
 
-// read returns the value of a word, and the view from which it is. It chooses
-// one of the messages that the thread may still see.
+// read returns a value of a word, and its view. The thread may still see several messages of the word, so read chooses
+// one of them.
 func (t *thread) read(at word, before view) (int, view) {
 	before = max(before, t.coherent[at])
 	oldest := view(0)
@@ -101,7 +99,7 @@ func (t *thread) read(at word, before view) (int, view) {
 	}
 	from := []view{oldest}
 	for v := before + 1; int(v) <= len(t.memory); v++ {
-		// A thread reads no store that it has yet to run.
+		// A thread cannot read its own store before running it.
 		if t.memory[v-1].at == at && !t.promised[v-1] {
 			from = append(from, v)
 		}
@@ -153,9 +151,8 @@ func (t *thread) store(at word, value int, known view, release bool) {
 	}
 }
 
-// fulfil finds the message of a store: the first promise of that content, or,
-// where the thread may append, a new one. A message that could stand right
-// behind those that are there is a candidate for the next promise.
+// fulfil finds the message of a store: the first promise with this content or, if the thread may append, a new message.
+// A message that could be appended right behind the given ones is a candidate for the next promise.
 func (t *thread) fulfil(m message, before view) view {
 	for v := before + 1; int(v) <= t.fixed; v++ {
 		if t.promised[v-1] && t.memory[v-1] == m {
@@ -174,23 +171,22 @@ func (t *thread) fulfil(m message, before view) view {
 	return view(len(t.memory))
 }
 
-// The instructions of the protocol. A barrier has a name, by which a run can
-// remove it; one without a name stays.
+// The instructions of the protocol follow. A run can remove a barrier by its name. Barriers without a name are never
+// removed.
 
-// Load is a load without order.
+// Load is a relaxed load.
 func (t *thread) Load(at word) int {
 	v, _ := t.load(at, 0, false, false)
 	return v
 }
 
-// Acquire is a load-acquire, as weak as LDAPR: it may pass an earlier
-// store-release of another word.
+// Acquire is a load-acquire as weak as LDAPR: it may overtake an earlier store-release of another word.
 func (t *thread) Acquire(name string, at word) int {
 	v, _ := t.load(at, 0, t.is(name), false)
 	return v
 }
 
-// Store is a store without order.
+// Store is a relaxed store.
 func (t *thread) Store(at word, value int) { t.store(at, value, 0, false) }
 
 // Release is a store-release (STLR).
@@ -218,9 +214,8 @@ func (t *thread) FullFence(name string) {
 	}
 }
 
-// Swap replaces the value old by value, in one step that no other store to the
-// word comes between, and with acquire and release order. It waits until the
-// word is old: a run in which it never is has no end.
+// Swap atomically replaces the value old by value, with acquire and release order. It waits until the word is old. If
+// this never happens, the run is blocked.
 func (t *thread) Swap(at word, old, value int) {
 	t.exchange(at, value, func(v int) bool { return v == old })
 }
@@ -249,36 +244,35 @@ func (t *thread) Await(at word, value int) {
 	}
 }
 
-// The instructions that only litmus tests use: a strong acquire (LDAR), and
-// dependencies. The protocol does without dependencies, because a compiler may
-// replace an address that was computed by a branch.
+// Only litmus tests use the following instructions: a strong acquire (LDAR), and dependencies. The protocol must not rely
+// on dependencies, because a compiler may replace a computed address by a branch.
 
-// AcquireStrong is LDAR: it does not pass an earlier store-release.
+// AcquireStrong is LDAR: it cannot overtake an earlier store-release.
 func (t *thread) AcquireStrong(at word) int {
 	v, _ := t.load(at, 0, true, true)
 	return v
 }
 
-// LoadKnown returns the view on which an instruction that uses the value depends.
+// LoadKnown also returns the view of the value. Pass it to an instruction that depends on the value.
 func (t *thread) LoadKnown(at word, known view) (int, view) { return t.load(at, known, false, false) }
 
-// StoreKnown is a store whose address or value depends on known.
+// StoreKnown is a store with an address or value that depends on known.
 func (t *thread) StoreKnown(at word, value int, known view) {
 	t.store(at, value, known, false)
 }
 
-// Branch makes the instructions after it depend on known by control.
+// Branch gives later instructions a control dependency on known.
 func (t *thread) Branch(known view) { t.control = max(t.control, known) }
 
-// Fail ends the run: the protocol does not hold.
+// Fail ends the run, because the protocol is broken.
 func (t *thread) Fail(format string, args ...any) { panic(failed{fmt.Sprintf(format, args...)}) }
 
-// Out keeps a result for the program's final condition.
+// Out stores a result for the program's final condition.
 func (t *thread) Out(value int) { t.out = append(t.out, value) }
 
-// Again marks the start of another try at the place of that name. The rest of the run depends on key
-// and on the messages that the thread has seen, and on nothing else: a try that was explored from there
-// is not explored again, so that a loop without bound ends. For threads without stores.
+// Again marks the start of another try in a loop, which is named by place. The rest of the run must depend only on key
+// and on the messages seen by the thread. So we explore each such state once, and an unbounded loop ends. The thread
+// must not have stores.
 func (t *thread) Again(place string, key ...int) {
 	if t.choose.repeats() {
 		return

@@ -1,8 +1,7 @@
 package memorder
 
-// marks is a program on a CPU that counts twice, and a poller that reads the counter only if its mark has
-// changed since the last look. No update is lost: the value that the poller has is never older than the mark
-// that it has seen.
+// marks is a CPU that counts twice, and a poller that reads the counter only if its mark has changed since the last look.
+// To lose no update, the poller's value must never be older than the mark it has seen.
 func marks() *program {
 	p := &program{}
 	slot, mark := p.word("slot", 0), p.word("mark", 0)

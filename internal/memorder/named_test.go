@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-// inCode is how the code names a barrier at its place.
+// inCode matches the comment that names a barrier in the code.
 var inCode = regexp.MustCompile(`\bbarrier ([a-z]+(?:-[a-z]+)+)\b`)
 
-// notInC are barriers of readers that the C reader does without.
+// notInC are readers' barriers that the C reader does not need.
 var notInC = map[string]string{
 	"changes-acquire": "it keeps no table of names",
 	"mark-acquire":    "it reads no source",
 }
 
-// TestBarriersAreInTheCode: each barrier of a program is named where the code has
-// it, in Go, and in C if it is a reader's; and the code names no other.
+// A comment names each barrier of a program where the code has it: in Go, and also in C if a reader needs it. The code
+// must name no other barrier.
 func TestBarriersAreInTheCode(t *testing.T) {
 	goCode, cCode := named(t, "../../shm/*.go", "../../xdp/*.go", "../../xdp/bpf/*.h"), named(t, "../../shm/include/*.h")
 	for barrier := range needed() {
 		if strings.HasPrefix(barrier, "futex-") {
-			continue // the kernel has it
+			continue // this barrier is in the kernel
 		}
 		if goCode[barrier] == "" {
 			t.Errorf("no file of shm and xdp has a comment that says: barrier %s", barrier)
@@ -44,7 +44,7 @@ func TestBarriersAreInTheCode(t *testing.T) {
 	t.Logf("%d barriers are named in Go, %d in C", len(goCode), len(cCode))
 }
 
-// named returns the barriers that files name, each with the last of them.
+// named returns the barriers named in files, each with the last file that names it.
 func named(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
 	var files []string

@@ -1,11 +1,11 @@
 package memorder
 
-// halves is the modulus of a record's cycle: only the low part of it is kept.
+// halves is the modulus of a record's cycle. A record contains only the low part of the cycle.
 const halves = 4
 
-// record is a writer that publishes a record in cycles 4 to 6. Its reader labels the record with the
-// largest cycle up to cycle_begun whose low part is the record's. early loads cycle_begun before the
-// record, which is the fault of a specification that named no order.
+// record is a writer publishing a record in cycles 4 to 6. Its reader labels the record with the largest cycle up to
+// cycle_begun with the same low part. With early it loads cycle_begun before the record, which is wrong: an earlier
+// specification did not tell the order.
 func record(early bool) *program {
 	p := &program{}
 	b := p.block(3, "packets", "low")

@@ -1,19 +1,18 @@
 package memorder
 
-// futex is a futex word as futex(2) treats it: its count of waiters, its lock,
-// and the one waiter of these programs in its queue: 0 when it is not there,
-// else the bit under which it sleeps. (kernel/futex/waitwake.c names the two
-// fences (A) and (B).)
+// futex is a futex word and its kernel side: the count of waiters, the lock, and the queue. These programs have one
+// waiter, so the queue is 0 if it is empty, and otherwise the bit under which the waiter sleeps. (kernel/futex/waitwake.c
+// calls the two fences (A) and (B).)
 type futex struct{ word, waiters, lock, queued word }
 
-// anyBit is the bit of a waiter that every wake reaches.
+// anyBit is the bit of a waiter reached by every wake.
 const anyBit = 9
 
 func (p *program) futex() *futex {
 	return &futex{p.word("wait_word", 0), p.word("waiters", 0), p.word("lock", 0), p.word("queued", 0)}
 }
 
-// wait is FUTEX_WAIT: the waiter sleeps if the word is expected.
+// wait is FUTEX_WAIT: the waiter sleeps if the word has the expected value.
 func (f *futex) wait(t *thread, expected, bit int) {
 	t.Store(f.waiters, 1)
 	t.FullFence("futex-wait-fence")
@@ -24,7 +23,7 @@ func (f *futex) wait(t *thread, expected, bit int) {
 	t.Release("", f.lock, 0)
 }
 
-// wake is FUTEX_WAKE of all sleepers but the sleepers with one bit.
+// wake is FUTEX_WAKE of all sleepers except those with one bit.
 func (f *futex) wake(t *thread, except int) {
 	t.FullFence("futex-wake-fence")
 	if t.Load(f.waiters) == 0 {
@@ -37,8 +36,8 @@ func (f *futex) wake(t *thread, except int) {
 	t.Release("", f.lock, 0)
 }
 
-// waiter looks at the value once and sleeps unless it is 2. One that does not
-// sleep, or is woken, starts again, which is another run of the same.
+// waiter looks at the value once and sleeps unless it is 2. We do not model the next look, after waking up or without
+// sleeping: it would be another run of the same code.
 func (f *futex) waiter(p *program, value word) {
 	p.writer(func(t *thread) {
 		w := t.Acquire("wait-acquire", f.word)
@@ -48,7 +47,7 @@ func (f *futex) waiter(p *program, value word) {
 	})
 }
 
-// lost is a waiter that sleeps though the value has come and all wakes were made.
+// lost reports a waiter that still sleeps although the value has arrived and all wakes are done.
 func (f *futex) lost(last func(word) int) string {
 	if last(f.queued) != 0 {
 		return "lost wake: the value has come, the writer has woken all, and the waiter sleeps"
@@ -56,8 +55,8 @@ func (f *futex) lost(last func(word) int) string {
 	return ""
 }
 
-// waitEach is a writer that ends two cycles and wakes after each, without
-// knowing of any sleeper, and a waiter for the value of the second.
+// waitEach is a writer that ends two cycles and wakes after each, whether anybody sleeps or not, and a waiter for the
+// value of the second cycle.
 func waitEach() *program {
 	p := &program{}
 	f, value := p.futex(), p.word("value", 0)
@@ -73,9 +72,8 @@ func waitEach() *program {
 	return p
 }
 
-// waitLate is a writer whose cycles follow one another closely: a cycle leaves
-// the wake to a timer, and sets the timer unless it is set. Here it is set, for
-// the cycle before.
+// waitLate is a writer with cycles in close succession. A cycle then leaves the wake to a timer, and sets the timer unless
+// it is set already. Here the previous cycle has set it.
 func waitLate() *program {
 	p := &program{}
 	f, value := p.futex(), p.word("value", 1)
@@ -95,15 +93,15 @@ func waitLate() *program {
 	f.waiter(p, value)
 	p.bad = func(_ [][]int, last func(word) int) string {
 		if last(owing) == 1 {
-			return "" // the timer is set again, and wakes later
+			return "" // the timer is set again, and will wake the waiter
 		}
 		return f.lost(last)
 	}
 	return p
 }
 
-// waitPass is a writer that leaves its sleepers to a pass, which raises the turn
-// and wakes the sleepers of other turns. A waiter sleeps under the turn that it saw.
+// waitPass is a writer that leaves its sleepers to a pass, which increments the turn and wakes the sleepers of other
+// turns. A waiter sleeps under the turn it has seen.
 func waitPass() *program {
 	p := &program{}
 	f, value, turn := p.futex(), p.word("value", 1), p.word("turn", 1)

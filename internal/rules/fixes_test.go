@@ -98,7 +98,7 @@ var carriedOut = map[string]string{
 	"dataplane/engine: see `rdma dev`, and correct queue_pairs in the configuration":                                                                                                                   "dataplane/engine.TestProbeCompletions",
 	"dataplane/engine: set the flow's backend to xdp, and report the device and the flow":                                                                                                              "dataplane/engine.TestAuditMakesUpForAReturnUnderTraffic",
 
-	"ibv: set rdma.mlx5 to the … of the release that … is of: the system's own fits the system's libibverbs alone": "ibv.TestFixOfAnotherLibibverbs",
+	"ibv: set rdma.mlx5 to the … of the release that … is of: the system's own fits the system's libibverbs alone": "ibv.TestFixBesideAnotherLibibverbsIsTheMissingOption",
 
 	"plugin: chmod 0755 …": "plugin/trust_linux_test.go: func TestNextStepMakesThePluginUsable(",
 	"plugin: it is started again by itself; the log above has its last lines": "plugin.TestKilledPluginComesBackWithItsFlows",
@@ -154,7 +154,7 @@ var notCarriedOut = map[string]string{
 	"ibv: name the … of rdma-core, or none, for the system's":                                                         anotherRelease,
 	"ibv: needs rdma-core 65 and a device that has them, such as EFA's; completions can be counted from a CQ instead": realNIC,
 	"ibv: read them before they do, and add up":                                                                       "the caller of package ibv does so; engine/queuepair takes another source",
-	"ibv: set rdma.efa to the … of the release that … is of: the system's own fits the system's libibverbs alone":     "TestFixOfAnotherLibibverbs carries out the same for libmlx5",
+	"ibv: set rdma.efa to the … of the release that … is of: the system's own fits the system's libibverbs alone":     "TestFixBesideAnotherLibibverbsIsTheMissingOption carries out the same for libmlx5",
 	"ibv: use DevX where libmlx5 offers it, or XDP; `steal: true` takes the packets away from the kernel":             realNIC,
 	"ibv: use a NORMAL flow, with DONT_TRAP where the packets must go on":                                             "for a caller of package ibv; the engine makes such flows",
 	"ibv: use a device whose driver has flow counters (mlx5), or count in XDP":                                        realNIC,

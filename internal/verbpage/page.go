@@ -1,11 +1,11 @@
-// Package verbpage is a page of memory in which a process names each verb of libibverbs before it
-// calls it. Another process shares the page, and reads there after the first one's death in which
-// verb of which device it died: no log can say that, as the dead process had no time to write one.
+// Package verbpage is a page of shared memory that names the verbs of libibverbs under way in a process. If a verb
+// ends the process, another process reads from the page which verb it was, and on which device. A log could not tell:
+// a crashed process has no time to write it.
 //
-// The writer's lines are of a fixed size. Each belongs to one call: the names are written first, then
-// the number of the call, which is 0 again when the call has returned. So the page names exactly the
-// calls that are under way, the highest number being the call that began last. A call takes no lock,
-// makes no system call and allocates nothing; with more calls at once than lines, the rest is not named.
+// The page has lines of a fixed size, one for each call under way. The writer stores the names first and then the
+// number of the call, and stores 0 when the call has returned. So the page names exactly the calls under way, and the
+// highest number is the newest call. Naming a call takes no lock, makes no system call and allocates nothing. If there
+// are more calls at once than lines, the rest go unnamed.
 package verbpage
 
 import (
@@ -16,8 +16,8 @@ import (
 	"unicode"
 )
 
-// The layout: lines of lineSize bytes, each the call's number (8 bytes, host order), the device's
-// name and the verb's, both padded with zeros and cut where they are too long.
+// A line has the number of the call (8 bytes in host order), the name of the device and the name of the verb. Both
+// names are padded with zeros, and cut if they are too long.
 const (
 	size     = 4096
 	lineSize = 128
@@ -27,11 +27,11 @@ const (
 	noLine   = -1
 )
 
-// Page is the shared page, on either side. A nil *Page names nothing.
+// Page is one process's mapping of the shared page. All methods accept a nil *Page, which names nothing.
 type Page struct {
 	mem   []byte // shared; nil after Close
 	words [lines]*atomic.Uint64
-	taken [lines]atomic.Bool // of the writer alone: which lines are in use
+	taken [lines]atomic.Bool // lines in use; only the writer needs it
 	calls atomic.Uint64
 }
 
@@ -43,7 +43,7 @@ func newPage(mem []byte) *Page {
 	return p
 }
 
-// Begin names a call and returns its line, for End. Any goroutine may call it.
+// Begin names a call that is about to start. Pass the returned line to End. Any goroutine may call it.
 func (p *Page) Begin(device, verb string) (line int) {
 	if p == nil {
 		return noLine
@@ -52,6 +52,8 @@ func (p *Page) Begin(device, verb string) (line int) {
 		if p.taken[i].Load() || !p.taken[i].CompareAndSwap(false, true) {
 			continue
 		}
+
+		// Store the number last: a reader takes a line with a number to be complete.
 		at := p.mem[i*lineSize : (i+1)*lineSize]
 		put(at[deviceAt:verbAt], device)
 		put(at[verbAt:], verb)
@@ -65,7 +67,7 @@ func put(dst []byte, s string) {
 	clear(dst[copy(dst, s):])
 }
 
-// End notes that the call of a line has returned.
+// End takes the call of a line off the page, because it has returned.
 func (p *Page) End(line int) {
 	if p == nil || line == noLine {
 		return
@@ -74,23 +76,28 @@ func (p *Page) End(line int) {
 	p.taken[line].Store(false)
 }
 
-// Last returns the call that began last among the calls that have not returned. It is read when the
-// writer is dead. The writer's bytes are not trusted, and Last makes them printable.
+// Last returns the newest call under way. Use it after the writer's death: a living writer may change the page at the
+// same time. We do not trust the writer's bytes, so Last makes them printable.
 func (p *Page) Last() (device, verb string, ok bool) {
 	if p == nil {
 		return "", "", false
 	}
+
 	mem := bytes.Clone(p.mem)
-	last := uint64(0)
+	newest := uint64(0)
 	for i := range lines {
-		at := mem[i*lineSize : (i+1)*lineSize]
-		if n := binary.NativeEndian.Uint64(at); n > last {
-			last, device, verb = n, text(at[deviceAt:verbAt]), text(at[verbAt:])
+		line := mem[i*lineSize : (i+1)*lineSize]
+		call := binary.NativeEndian.Uint64(line)
+		if call > newest {
+			newest = call
+			device = text(line[deviceAt:verbAt])
+			verb = text(line[verbAt:])
 		}
 	}
-	return device, verb, last != 0
+	return device, verb, newest != 0
 }
 
+// text returns the printable form of a padded name.
 func text(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return strings.Map(func(r rune) rune {

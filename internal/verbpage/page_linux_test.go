@@ -24,8 +24,7 @@ func open(t testing.TB) (writer, reader *Page) {
 	return writer, reader
 }
 
-// The page names the call that began last among those that are under way.
-func TestLastCallUnderWay(t *testing.T) {
+func TestLastReturnsTheNewestUnfinishedCall(t *testing.T) {
 	w, r := open(t)
 	want := func(device, verb string, ok bool) {
 		t.Helper()
@@ -52,8 +51,8 @@ func TestLastCallUnderWay(t *testing.T) {
 	want("?[31m?", "v", true)
 }
 
-// Calls beyond the page's lines are not named, and leave those that are alone; a nil page names none.
-func TestMoreCallsThanLines(t *testing.T) {
+// The named calls must stay named. A nil page names none.
+func TestCallsBeyondTheLinesAreNotNamed(t *testing.T) {
 	w, r := open(t)
 	var begun []int
 	for i := range 2 * lines {
@@ -75,8 +74,8 @@ func TestMoreCallsThanLines(t *testing.T) {
 	}
 }
 
-// Many goroutines name their calls at once, and nothing is allocated.
-func TestCallsAtOnce(t *testing.T) {
+// No call is left on the page afterwards.
+func TestConcurrentCallsAllocateNothing(t *testing.T) {
 	w, r := open(t)
 	var all sync.WaitGroup
 	for range 8 {
@@ -95,8 +94,8 @@ func TestCallsAtOnce(t *testing.T) {
 	}
 }
 
-// A process that holds the page's file cannot shorten it under the other's mapping.
-func TestThePageCannotBeCut(t *testing.T) {
+// A process with the page's file could otherwise make the other process fault.
+func TestPageFileCannotBeTruncated(t *testing.T) {
 	_, f, err := New()
 	if err != nil {
 		t.Fatal(err)

@@ -9,19 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is the one that uses unsafe: a word of the mapping is stored to atomically.
+// Only this file uses unsafe: atomic stores need a pointer into the mapping.
 
-// word is the number at an offset of the mapping, which is a multiple of 8.
+// word returns the number at offset at of the mapping, which must be a multiple of 8.
 func word(mem []byte, at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&mem[at])) }
 
-// New makes a page. The other process opens the file. Its length cannot be changed, so that no
-// process that has the file can make the other one fault.
+// New makes a page and its file, which the other process opens. The file is sealed at its length: otherwise a process
+// could shorten it, and the other one would fault on its mapping.
 func New() (*Page, *os.File, error) {
 	fd, err := unix.MemfdCreate("flowtally-verbs", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a page for the names of verbs: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "verbs")
+
 	err = f.Truncate(size)
 	if err == nil {
 		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
@@ -37,7 +38,7 @@ func New() (*Page, *os.File, error) {
 	return p, f, nil
 }
 
-// Open maps the page of a file that New made, perhaps in another process. The file may be closed then.
+// Open maps the page of a file made by New, perhaps in another process. The caller may close the file afterwards.
 func Open(f *os.File) (*Page, error) {
 	info, err := f.Stat()
 	if err == nil && info.Size() != size {
@@ -53,7 +54,7 @@ func Open(f *os.File) (*Page, error) {
 	return newPage(mem), nil
 }
 
-// Close unmaps the page. No call may be under way, nor begin.
+// Close unmaps the page. Callers must ensure that no Begin or End runs or follows.
 func (p *Page) Close() error {
 	if p == nil || p.mem == nil {
 		return nil

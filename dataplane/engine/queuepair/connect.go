@@ -16,20 +16,21 @@ import (
 const (
 	ackTimeout   = 14 // 4.096 µs << 14: 67 ms
 	retryCount   = 7
-	rnrRetry     = 7  // without end, until the peer has posted a buffer
+	rnrRetry     = 7  // without limit, until the peer has posted a buffer
 	minRNRTimer  = 12 // 0.64 ms
 	hopLimit     = 64
-	readsAtATime = 1 // RDMA reads that a peer serves at a time; both ends need the same number
+	readsAtATime = 1 // concurrent RDMA reads served by a peer; both ends must use the same number
 )
 
-// newPSN returns a packet sequence number that an earlier connection is unlikely to have.
+// newPSN returns a random packet sequence number. Late packets of an earlier connection are then unlikely to
+// fit into a new one.
 func newPSN() uint32 { return rand.Uint32() & 0xffffff }
 
-// newQKey returns a queue key for the peer. The highest bit is reserved for the kernel.
+// newQKey returns a random queue key. The kernel reserves the highest bit.
 func newQKey() uint32 { return rand.Uint32() & 0x7fffffff }
 
-// leaveReset brings the queue pair from RESET to INIT, where it waits for a peer, or to RTS if its
-// type needs none, and posts its receives.
+// leaveReset moves the queue pair from RESET to its first working state, and posts its receives. A reliable
+// connection waits for its peer in INIT. The other types need no peer for RTS.
 func (e *endpoint) leaveReset() error {
 	initial := ibv.QPAttr{State: ibv.QPSInit, PortNum: e.cfg.Port}
 	mask := ibv.QPAttrState | ibv.QPAttrPort
@@ -45,7 +46,7 @@ func (e *endpoint) leaveReset() error {
 		return err
 	}
 
-	// From INIT on a queue pair takes receives. They are there before the peer can send.
+	// A queue pair takes receives from INIT on. Post them now, before a peer can send.
 	e.receives = 0
 	e.fault = fault{}
 	if err := e.postReceives(e.cfg.Receives); err != nil {
@@ -65,7 +66,7 @@ func (e *endpoint) leaveReset() error {
 	return e.modify(ibv.QPAttr{State: ibv.QPSRTS, SQPSN: e.local.PSN}, mask)
 }
 
-// modify is ibv_modify_qp with a state, which it notes.
+// modify calls ibv_modify_qp and, on success, remembers the new state.
 func (e *endpoint) modify(a ibv.QPAttr, mask ibv.QPAttrMask) error {
 	err := e.qp.Modify(a, mask)
 	if err == nil {
@@ -74,7 +75,8 @@ func (e *endpoint) modify(a ibv.QPAttr, mask ibv.QPAttrMask) error {
 	return err
 }
 
-// setPeer sets the peer of a queue pair in INIT, or of one of type ud or srd in RTS. After an error it has none.
+// setPeer sets the peer. A reliable connection must be in INIT, a queue pair of type ud or srd in RTS. After
+// an error the queue pair has no peer.
 func (e *endpoint) setPeer(peer dataplane.QueuePairAddress) error {
 	e.peer = dataplane.QueuePairAddress{}
 
@@ -99,14 +101,14 @@ func (e *endpoint) setPeer(peer dataplane.QueuePairAddress) error {
 	return nil
 }
 
-// replaceAH makes the address handle of a peer, and closes the one before.
+// replaceAH makes an address handle for path, and closes the previous one.
 func (e *endpoint) replaceAH(_ dataplane.QueuePairAddress, path ibv.AHAttr) error {
 	ah, err := e.pd.CreateAH(path)
 	if err != nil {
 		return err
 	}
 	if e.ah != nil {
-		if err := e.ah.Close(); err != nil { // e.ah stays, and the next call closes it
+		if err := e.ah.Close(); err != nil { // keep the old handle, so that the next call can close it
 			return errors.Join(err, ah.Close())
 		}
 	}
@@ -114,7 +116,7 @@ func (e *endpoint) replaceAH(_ dataplane.QueuePairAddress, path ibv.AHAttr) erro
 	return nil
 }
 
-// goToRTS connects a queue pair in INIT to its peer, by way of RTR.
+// goToRTS connects a queue pair in INIT to its peer: first to RTR, then to RTS.
 func (e *endpoint) goToRTS(peer dataplane.QueuePairAddress, path ibv.AHAttr) error {
 	err := e.modify(ibv.QPAttr{
 		State:           ibv.QPSRTR,
@@ -139,12 +141,12 @@ func (e *endpoint) goToRTS(peer dataplane.QueuePairAddress, path ibv.AHAttr) err
 	}, ibv.QPAttrState|ibv.QPAttrSQPSN|ibv.QPAttrTimeout|ibv.QPAttrRetryCnt|ibv.QPAttrRNRRetry|ibv.QPAttrMaxQPRdAtomic)
 }
 
-// connectPeer connects the queue pair, in whatever state it is, to peer; see queuePair.connect.
+// connectPeer connects the queue pair to peer from any state. It is the worker's half of queuePair.connect.
 func (w *worker) connectPeer(peer dataplane.QueuePairAddress, anew bool) error {
 	e := w.endpoint
 	switch {
 	case e == nil:
-		return fmt.Errorf("queue pair %q: %w: %w", w.cfg.Name, dataplane.ErrNotConnected, backend.ErrDeviceLost)
+		return fmt.Errorf("queue pair %q: connecting it: %w: %w", w.cfg.Name, dataplane.ErrNotConnected, backend.ErrDeviceLost)
 	case !anew && e.state == ibv.QPSRTS && e.peer == peer:
 		return nil
 	case !peer.GID.IsValid() && e.port.LinkLayer == ibv.LinkLayerEthernet:
@@ -163,21 +165,21 @@ func (w *worker) connectPeer(peer dataplane.QueuePairAddress, anew bool) error {
 	if e.state != ibv.QPSRTS {
 		e.peer = dataplane.QueuePairAddress{}
 	}
-	if e.peer == (dataplane.QueuePairAddress{}) { // otherwise the earlier connection stands
+	if e.peer == (dataplane.QueuePairAddress{}) { // otherwise the earlier connection still works
 		e.connectErr = err
 	}
 	return fmt.Errorf("queue pair %q: %w", w.cfg.Name, err)
 }
 
-// reconnect takes the queue pair back to its first state, unless it is there, and sets its peer.
+// reconnect moves the queue pair back to its first working state if needed, and sets its peer.
 func (w *worker) reconnect(peer dataplane.QueuePairAddress) error {
 	e := w.endpoint
 	start := ibv.QPSInit
 	if w.cfg.Type.Datagrams() {
 		start = ibv.QPSRTS
 	}
-	// Outstanding datagrams use the address handle of the present peer, which setPeer closes. Receives
-	// are missing if posting them failed the last time.
+	// Restart a queue pair with outstanding operations too: datagrams use the address handle of the present
+	// peer, which setPeer closes. And restart one with missing receives: posting them may have failed the last time.
 	if e.state != start || w.outstanding.Load() > 0 || e.receives < w.cfg.Receives {
 		if err := w.restart(); err != nil {
 			return err
@@ -186,11 +188,11 @@ func (w *worker) reconnect(peer dataplane.QueuePairAddress) error {
 	return e.setPeer(peer)
 }
 
-// restart takes the queue pair through ERR and RESET back to its first state, with the number that peers
-// know. Outstanding operations end with errors, and are counted, before RESET drops the rest.
+// restart moves the queue pair through ERR and RESET back to its first working state. It keeps its number,
+// which peers know. In ERR outstanding operations end with errors, which we count. RESET drops the rest.
 func (w *worker) restart() error {
 	e := w.endpoint
-	if e.state == ibv.QPSReset { // leaveReset failed the last time, and RESET has no transition to ERR
+	if e.state == ibv.QPSReset { // leaveReset failed the last time; from RESET there is no way to ERR
 		return e.leaveReset()
 	}
 	e.reconnecting = true
@@ -208,7 +210,7 @@ func (w *worker) restart() error {
 		return err
 	}
 	w.job.fail(fmt.Errorf("%w: it is being connected anew", dataplane.ErrNotConnected))
-	w.finishJob() // also of operations that did not end: RESET drops them
+	w.finishJob() // even if some operations have not ended: RESET drops them
 
 	if err := e.modify(ibv.QPAttr{State: ibv.QPSReset}, ibv.QPAttrState); err != nil {
 		return err
@@ -217,8 +219,8 @@ func (w *worker) restart() error {
 	return e.leaveReset()
 }
 
-// flush counts the outstanding operations of a queue pair in ERR, which end with errors. It waits for them no longer
-// than flushBound: those that are left are a discontinuity.
+// flush waits until the outstanding operations of a queue pair in ERR have ended with errors, and counts them.
+// After flushBound it gives up and declares a discontinuity for the rest.
 func (w *worker) flush() error {
 	e := w.endpoint
 	until := time.Now().Add(flushBound)

@@ -8,7 +8,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Name returns "rdma". With Read and ReadTimed it makes a Set the source of its counters: counter i is byID[i].
+// Name returns "rdma". Name, Read and ReadTimed make a Set the poller's source of its counters, whose ids
+// are indices into byID.
 func (s *Set) Name() string { return "rdma" }
 
 // Read fills dst[i] with the last sample of counter ids[i].
@@ -19,7 +20,7 @@ func (s *Set) Read(ids []uint32, dst []backend.Pair) error {
 	return nil
 }
 
-// ReadTimed is Read with the times of the samples.
+// ReadTimed is Read, and also fills at[i] with the time of each sample.
 func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	for i, id := range ids {
 		dst[i], at[i] = s.byID[id].last.Load()
@@ -27,8 +28,8 @@ func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	return nil
 }
 
-// Counters yields the mirror's handle of each counter, in the order of their ids, and the base of its total.
-// It is called after Start.
+// Counters yields the mirror's handle of each counter, in the order of their ids, and the base of its
+// total. Call it after Start, which opens the entries.
 func (s *Set) Counters() iter.Seq2[shm.Handle, backend.Pair] {
 	return func(yield func(shm.Handle, backend.Pair) bool) {
 		for _, c := range s.byID {
@@ -65,8 +66,8 @@ func (s *Set) Entries() (out []shm.Entry) {
 	return out
 }
 
-// WriteAgain writes the state of every counter to a mirror that replaced the file before it while the queue
-// pairs ran.
+// WriteAgain writes the state of every counter to the mirror. Callers need it after replacing the mirror's
+// file while the queue pairs run.
 func (s *Set) WriteAgain() {
 	for _, q := range s.all {
 		q.writeAgain()

@@ -11,10 +11,10 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// event is an event of a queue pair's device.
+// event tells a worker what happened to its device.
 type event struct {
 	kind     eventKind
-	endpoint *endpoint // on that device
+	endpoint *endpoint // as of the event; a worker ignores events of an earlier endpoint
 	err      error
 }
 
@@ -22,15 +22,15 @@ type eventKind uint8
 
 const (
 	deviceGone     eventKind = iota
-	deviceUnlisted           // the device is not in the list any more
+	deviceUnlisted           // the device has left the list
 	stateChanged             // the queue pair may have changed its state by itself
-	deviceListed             // the device is in the list, as every watchPeriod
+	deviceListed             // the device is in the list; sent every watchPeriod
 )
 
-// unansweredLimit is the number of checks in a row after which a device that carries out no command is given up.
+// unansweredLimit is the number of failed checks in a row after which we give up a listed device.
 const unansweredLimit = 2
 
-// handleEvent handles an event. An event of an endpoint that was given up meanwhile is ignored.
+// handleEvent handles an event. It ignores one of an earlier endpoint.
 func (w *worker) handleEvent(ev event) {
 	e := w.endpoint
 	if e == nil || ev.endpoint != e {
@@ -50,9 +50,10 @@ func (w *worker) handleEvent(ev event) {
 	}
 }
 
-// checkListed tries a command on a device that is still listed. Completion counters and completion queues are
-// memory: that of a lost device can still be read, without an error, and its driver may send no event (EFA). A
-// command fails. It may also fail once on a device that is there, so one failure is not enough.
+// checkListed tries a command on a listed device. Polling cannot show a loss: completion counters and
+// completion queues are memory, which stays readable after the device is gone, and a driver may send no event
+// (EFA). A command does fail. It may also fail once on a working device, so we wait for unansweredLimit
+// failures in a row.
 func (w *worker) checkListed() {
 	e := w.endpoint
 	err := w.queryState()
@@ -74,7 +75,7 @@ func (w *worker) watchEvents() {
 	w.set.running.Go(func() { w.listen(ctx, e) })
 }
 
-// listen sends the events of e's device to the worker, until the context of e is closed.
+// listen sends the events of e's device to the worker, until ctx ends or the device's context is closed.
 func (w *worker) listen(ctx context.Context, e *endpoint) {
 	for {
 		ev, err := e.ctx.NextEvent(ctx)
@@ -84,7 +85,7 @@ func (w *worker) listen(ctx context.Context, e *endpoint) {
 		case errors.Is(err, ibv.ErrDeviceGone):
 			w.sendEvent(event{deviceGone, e, err})
 			return
-		case err != nil: // CheckDevices notices the end of the device too
+		case err != nil: // if the device has ended, CheckDevices notices it
 			w.log.Warn("waiting for events of an RDMA device", "err", err)
 			select {
 			case <-ctx.Done():
@@ -99,7 +100,7 @@ func (w *worker) listen(ctx context.Context, e *endpoint) {
 	}
 }
 
-// makeEndpoint makes the endpoint. It is called by the worker's goroutine, or before that runs.
+// makeEndpoint makes the endpoint. Only the worker's goroutine may call it, or Start before the worker runs.
 func (w *worker) makeEndpoint() error {
 	e, err := newEndpoint(w.queuePair, w.totals)
 	if err != nil {
@@ -111,8 +112,8 @@ func (w *worker) makeEndpoint() error {
 	return nil
 }
 
-// closeEndpoint closes the endpoint, if there is one. It is called by the worker's goroutine, or after
-// that has ended.
+// closeEndpoint closes the endpoint, if any. Only the worker's goroutine may call it, or Close after the
+// worker has ended.
 func (w *worker) closeEndpoint() error {
 	e := w.endpoint
 	if e == nil {
@@ -123,8 +124,8 @@ func (w *worker) closeEndpoint() error {
 	return e.close()
 }
 
-// loseDevice gives up the endpoint. It counts the completions until now; the result of outstanding
-// operations is unknown.
+// loseDevice gives up the endpoint after counting the completions so far. Nobody will ever know the result of
+// outstanding operations, so the caller of post gets an error, and their counters a discontinuity.
 func (w *worker) loseDevice(why error) {
 	w.log.Warn("a queue pair lost its device", "why", why)
 	w.countLast()
@@ -133,7 +134,7 @@ func (w *worker) loseDevice(why error) {
 		w.finishJob()
 	}
 
-	allEnded := w.outstanding.Load() == 0 // before closeEndpoint, which forgets them
+	allEnded := w.outstanding.Load() == 0 // closeEndpoint resets it
 	if err := w.closeEndpoint(); err != nil {
 		w.log.Debug("closing a queue pair that lost its device", "err", err)
 	}
@@ -143,7 +144,8 @@ func (w *worker) loseDevice(why error) {
 	w.publishView()
 }
 
-// remake makes the endpoint again if the device is back, and reports whether it has. watch connects it.
+// remake tries to make the endpoint again, and reports whether the device is back. It leaves connecting to
+// watch: connect hands functions to workers, this one included, and waits for them.
 func (w *worker) remake() bool {
 	if err := w.makeEndpoint(); err != nil {
 		w.log.Debug("looking for a device that was lost", "err", err)
@@ -153,12 +155,13 @@ func (w *worker) remake() bool {
 	w.watchEvents()
 	select {
 	case w.set.remade <- w.queuePair:
-	default: // a request for this queue pair is pending
+	default: // a request to connect this queue pair is pending already
 	}
 	return true
 }
 
-// queryState queries the state of the queue pair, after completions in error or an event, and publishes it.
+// queryState reads and publishes the state of the queue pair. Call it after a completion in error or an event:
+// either may have changed the state.
 func (w *worker) queryState() error {
 	e := w.endpoint
 	defer w.publishView()
@@ -175,7 +178,7 @@ func (w *worker) queryState() error {
 	return nil
 }
 
-// publishView publishes the state of the endpoint, or the loss of its device.
+// publishView publishes the state of the endpoint, or of none while the device is gone.
 func (w *worker) publishView() {
 	v := view{lost: w.lost}
 	if w.endpoint != nil {

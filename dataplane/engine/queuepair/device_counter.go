@@ -14,29 +14,30 @@ import (
 	"github.com/flowtally/flowtally/shm/words"
 )
 
-// deviceCounters is the source in which the device counts: one completion counter
-// (ibv_create_comp_cntr) for each counter of the queue pair. With libefa the device counts in the mirror's
-// device segment, and readers load the words there themselves. Otherwise it counts in memory of the library,
-// which is read once in backend.ReadPeriodMin: on EFA a read is a load, elsewhere its cost is unknown.
+// deviceCounters lets the device count, by one completion counter (ibv_create_comp_cntr) for each counter of
+// the queue pair. With libefa the device counts in the mirror's device segment, and readers load its words
+// themselves. Otherwise it counts in memory of the library. We read this at most once in
+// backend.ReadPeriodMin, because only on EFA do we know that a read is cheap: a load.
 type deviceCounters struct {
 	mirror   Mirror
 	counters []*counter
 	cntrs    []compCntr // of counters, in their order
-	limit    uint64     // the counters wrap to 0 past it
+	limit    uint64     // the counters wrap to 0 past this value
 	index    *counterIndex
 
 	nextRead int64          // time of the next read
 	unread   uint64         // completions polled since the last read
-	polled   []backend.Pair // totals of the completions that ibv_poll_cq returned
-	lagSince int64          // since when the counters show less than polled; 0: they do not
+	polled   []backend.Pair // totals of the polled completions
+	lagSince int64          // time at which the counters fell behind polled; 0 if they are not behind
 }
 
-// compCntr is a completion counter of the device, and its last value or its words in the mirror.
+// compCntr is a completion counter of the device. It counts in memory of the library, where last is our last
+// reading, or in a slot of the mirror.
 type compCntr struct {
 	deviceCounter
 	last backend.Pair
-	slot *shm.DeviceSlot // nil: the counter is in memory of the library
-	base backend.Pair    // total of earlier processes, which the words include
+	slot *shm.DeviceSlot // nil if the counter is in memory of the library
+	base backend.Pair    // total of earlier processes, included in the words of slot
 }
 
 // deviceCounter is the part of ibv.CompCntr that counting uses.
@@ -46,12 +47,12 @@ type deviceCounter interface {
 	Close() error
 }
 
-// leastLimit is the smallest limit of counters in the mirror, and of counters of the peer's operations: one poll cycle
-// must not suffice to count half of it.
+// leastLimit is the smallest acceptable limit for counters in the mirror, and for counters of the peer's
+// operations. Below it, a device could count half of its range within one poll cycle.
 const leastLimit = words.LeastLimit
 
-// openDeviceCounters makes a counter of the device for each counter of the queue pair, and attaches it. All of them
-// count in the mirror if the first can, otherwise all in the library.
+// openDeviceCounters makes and attaches a counter of the device for each counter of the queue pair. If the first
+// one can count in the mirror, all of them do. Otherwise all count in memory of the library.
 func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error) {
 	caps, err := e.ctx.QueryCompCntrCaps()
 	if err != nil {
@@ -70,7 +71,7 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 		index:    &e.index,
 	}
 	defer func() {
-		if err != nil { // the queue pair holds the counters, so it goes first
+		if err != nil { // the queue pair holds the counters, so close it first
 			err = errors.Join(err, e.qp.Close(), c.Close())
 		}
 	}()
@@ -109,24 +110,25 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 	return c, modeExternal, nil
 }
 
-// checkCounts returns why counters of the device cannot count a counter of the configuration, or nil.
+// checkCounts returns the reason why the device's counters cannot count cfg, or nil.
 func checkCounts(device string, cfg dataplane.CompletionCounter, ops ibv.CompCntrOps, caps ibv.CompCntrCaps) error {
 	if lacking := ops &^ caps.SupportedQPAttachOps; lacking != 0 {
 		return &probe.UnsupportedError{
 			Feature: "a completion counter of " + lacking.String(),
 			Object:  device,
-			Reason:  "the device has such of " + caps.SupportedQPAttachOps.String(),
+			Reason:  "the device has counters of " + caps.SupportedQPAttachOps.String() + " alone",
 		}
 	}
 	if slices.ContainsFunc(cfg.Operations, dataplane.Operation.Remote) && caps.MaxValue < leastLimit {
-		return fmt.Errorf("counter %q: no queue here bounds the operations of the peer, and the device's completion counters go on at 0 past %d, perhaps more than once between two reads: %w",
+		// No queue of ours limits the operations of the peer, so it may wrap a short counter twice between two reads.
+		return fmt.Errorf("counter %q: the device's completion counters go on at 0 past %d, too soon for operations of the peer: count them at the peer: %w",
 			cfg.Name, caps.MaxValue, dataplane.ErrInvalid)
 	}
 	return nil
 }
 
-// showWords lets readers of the mirror load the device's words. They show the total of earlier processes and of the
-// endpoints before, and go on from there.
+// showWords lets readers of the mirror load the device's words. It sets the words to the total so far, of
+// earlier processes and of earlier endpoints of this one.
 func (c *deviceCounters) showWords() error {
 	for i, counted := range c.counters {
 		k := &c.cntrs[i]
@@ -139,7 +141,8 @@ func (c *deviceCounters) showWords() error {
 	return nil
 }
 
-// firstInMirror makes the first counter in the mirror's device segment, or returns the reason against it.
+// firstInMirror makes the first counter in the mirror's device segment. Its error is the reason why counters
+// cannot be there.
 func (c *deviceCounters) firstInMirror(e *endpoint) (*ibv.CompCntr, error) {
 	if len(e.counters) == 0 {
 		return nil, errNoCounters
@@ -150,7 +153,8 @@ func (c *deviceCounters) firstInMirror(e *endpoint) (*ibv.CompCntr, error) {
 	return c.inMirror(e)
 }
 
-// fitForMirror returns the reason against counters in the mirror that wrap to 0 past limit, or nil.
+// fitForMirror returns an error if counters wrap too early for the mirror: a reader must not miss a wrap between
+// two loads.
 func fitForMirror(limit uint64) error {
 	if limit < leastLimit {
 		return fmt.Errorf("its counters go on at 0 past %d, which is too soon for readers of the words", limit)
@@ -160,7 +164,7 @@ func fitForMirror(limit uint64) error {
 
 var errNoCounters = errors.New("it feeds no counter")
 
-// inMirror makes a counter in a slot of the device segment, whose words are 0.
+// inMirror makes a counter in a fresh slot of the device segment.
 func (c *deviceCounters) inMirror(e *endpoint) (*ibv.CompCntr, error) {
 	seg, err := c.mirror.DeviceSegment(max(leastSlots, SlotsPerCounter*len(e.set.byID)))
 	if err != nil {
@@ -184,8 +188,8 @@ func (c *deviceCounters) inMirror(e *endpoint) (*ibv.CompCntr, error) {
 	return k, nil
 }
 
-// The device segment cannot grow. A slot that a lost device may still write to stays in use
-// until its context is closed.
+// The device segment cannot grow, so it is made with spare slots. A lost device may still write to its slots,
+// so they are only free for others when its context is closed.
 const (
 	leastSlots = 256
 	// SlotsPerCounter is the number of slots of the device segment for each counter.
@@ -203,7 +207,7 @@ func (c *deviceCounters) inLibrary(e *endpoint) (*ibv.CompCntr, error) {
 	return k, err
 }
 
-// opsOf returns the op mask of a counter. The bit of an operation is its place in dataplane.Operations.
+// opsOf returns the op mask of a counter. The bit number of an operation is its index in dataplane.Operations.
 func opsOf(k dataplane.CompletionCounter) (ops ibv.CompCntrOps) {
 	for _, op := range k.Operations {
 		ops |= 1 << slices.Index(dataplane.Operations(), op)
@@ -211,7 +215,7 @@ func opsOf(k dataplane.CompletionCounter) (ops ibv.CompCntrOps) {
 	return ops
 }
 
-// readCntr returns completions as packets, and errors as bytes.
+// readCntr reads both values of a counter: completions into Packets, errors into Bytes.
 func readCntr(k deviceCounter) (p backend.Pair, err error) {
 	if p.Packets, err = k.Read(); err != nil {
 		return p, err
@@ -225,9 +229,9 @@ func (c *deviceCounters) count(done []ibv.WC, totals []backend.Pair, at int64, l
 		return false, err
 	}
 
-	// Between two reads a counter may count limit at most, because a second wrap would not be seen. What it has
-	// counted and ibv_poll_cq has not returned is outstanding, or in the completion queue: less than half of limit
-	// (openDeviceCounters). So the polled ones may be the other half.
+	// Between two reads the device may count at most limit completions, or we would miss a wrap. Those that we have
+	// not polled are outstanding or in the completion queue, which is less than half of limit: see the check in
+	// openDeviceCounters. So read again before the polled ones fill the other half.
 	c.unread += uint64(len(done))
 	if at < c.nextRead && c.unread < c.limit/2 && !last {
 		return false, nil
@@ -246,12 +250,12 @@ func (c *deviceCounters) count(done []ibv.WC, totals []backend.Pair, at int64, l
 	return true, nil
 }
 
-// lagBound is how long a device may take to count a completion that ibv_poll_cq has returned. No
-// specification says that it counts before it writes the completion.
+// lagBound is how long a device may take to count a polled completion. No specification requires a device to
+// count before it writes the completion, so a short lag is no fault.
 const lagBound = int64(time.Second)
 
-// checkLag returns an error if the device counts fewer completions than ibv_poll_cq returned. A greater count is no
-// error: operations of the peer leave no completion.
+// checkLag returns an error if the device has counted fewer completions than we have polled for longer than
+// lagBound. More is no error: operations of the peer leave no completion to poll.
 func (c *deviceCounters) checkLag(totals []backend.Pair, at int64) error {
 	for i, p := range c.polled {
 		if t := totals[i]; t.Packets >= p.Packets && t.Bytes >= p.Bytes {
@@ -263,14 +267,14 @@ func (c *deviceCounters) checkLag(totals []backend.Pair, at int64) error {
 		if at-c.lagSince < lagBound {
 			return nil
 		}
-		return fmt.Errorf("its completion counter shows %d completions and %d errors, and ibv_poll_cq took off %d and %d: the device does not count every completion",
+		return fmt.Errorf("its completion counter shows %d completions and %d errors, and ibv_poll_cq returned %d and %d: the device does not count every completion",
 			totals[i].Packets, totals[i].Bytes, p.Packets, p.Bytes)
 	}
 	c.lagSince = 0
 	return nil
 }
 
-// read reads the counters into totals.
+// read adds to totals what the counters have counted since the last read.
 func (c *deviceCounters) read(totals []backend.Pair) error {
 	for i := range c.cntrs {
 		k := &c.cntrs[i]
@@ -296,8 +300,8 @@ func (c *deviceCounters) read(totals []backend.Pair) error {
 	return nil
 }
 
-// distance returns how much a counter counted from before to now. The counter wraps to 0 past limit, and
-// is read so often that it cannot have wrapped twice.
+// distance returns how much a counter has counted between the values before and now. It may have wrapped to 0
+// past limit once. Callers must read it often enough to exclude a second wrap.
 func distance(before, now, limit uint64) uint64 {
 	if now >= before {
 		return now - before
@@ -315,8 +319,8 @@ func (c *deviceCounters) hideWords() error {
 	return errors.Join(errs...)
 }
 
-// Close destroys the counters. endpoint.close frees their slots, when the device cannot write
-// to them any more.
+// Close destroys the counters. Their slots stay in use until endpoint.close, because a device may still write to
+// them if destroying a counter fails.
 func (c *deviceCounters) Close() error {
 	var errs []error
 	for _, k := range c.cntrs {

@@ -15,16 +15,16 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// endpoint is the verbs objects of a queue pair while its device is there. No object is shared
-// with another queue pair, so that no queue pair can delay another. Its worker's goroutine uses it, and listen
-// its ctx.
+// endpoint is the verbs objects of a queue pair on its present device. It shares no object with another queue
+// pair, so none can delay another. Only the worker's goroutine may use it, except for ctx, on which listen waits
+// for events.
 type endpoint struct {
 	*queuePair
 	ctx    *ibv.Context
 	port   ibv.PortAttr
 	pd     *ibv.PD
-	buffer *ibv.MR // of sends, and of everything that arrives: no code reads it
-	remote *ibv.MR // that the peer may read and write; rc and srd only
+	buffer *ibv.MR // for sends and arriving messages alike: nobody reads the content
+	remote *ibv.MR // open to the peer's reads and writes; rc and srd only
 	cq     *ibv.CQ
 	qp     *ibv.QP
 	ah     *ibv.AH // to the peer; ud and srd only
@@ -33,38 +33,39 @@ type endpoint struct {
 	local        dataplane.QueuePairAddress
 	peer         dataplane.QueuePairAddress
 	state        ibv.QPState
-	reconnecting bool  // in ERR on the way to a new connection
+	reconnecting bool  // in ERR only on the way to a new connection
 	fault        fault // first completion in error since the queue pair was connected
-	connectErr   error // why connecting failed, which left the queue pair without a peer
+	connectErr   error // why connecting failed and left the queue pair without a peer, or nil
 
 	// The device.
-	unanswered   int                // checks in a row at which the device did not carry out a command
+	unanswered   int                // failed checks of the device in a row
 	cancelEvents context.CancelFunc // ends listen
 
 	// The messages.
 	remoteAccess ibv.AccessFlags // of the peer to the remote buffer
 	messageSize  int             // bytes
-	receiveSize  int             // bytes of a buffer for a message that arrives
-	receives     int             // posted
+	receiveSize  int             // bytes of a buffer for an arriving message
+	receives     int             // posted, and not completed
 	recv         [wrBatch]ibv.RecvWR
 
 	// The counting.
 	source       completionSource
 	mode         string // of source
 	rejected     []dataplane.Rejection
-	polled       []backend.Pair    // totals of the completions that ibv_poll_cq returned
+	polled       []backend.Pair    // totals of the polled completions
 	slots        []*shm.DeviceSlot // the device may write to them until ctx is closed
-	sourceErr    error             // why the first source was replaced
-	failedSource completionSource  // first source, kept until the queue pair is destroyed
+	sourceErr    error             // why the first source was replaced, or nil
+	failedSource completionSource  // the replaced source; its counters stay attached until the queue pair is destroyed
 }
 
 const (
-	// wcBatch and wrBatch are the number of completions that one call of ibv_poll_cq returns at most, and of
-	// work requests that one call posts at most.
-	wcBatch, wrBatch = 64, 64
-	// grhSize is the size of the global route header, which precedes the message in a datagram's buffer.
+	wcBatch = 64 // most completions polled by one call
+	wrBatch = 64 // most work requests posted by one call
+
+	// grhSize is the size of the global route header. It precedes the message in the buffer of a datagram.
 	grhSize = 40
-	// defaultMessageSize is the size of a message where the configuration names none.
+
+	// defaultMessageSize is the size of a message if the configuration has no message_size.
 	defaultMessageSize = 4096
 )
 
@@ -80,9 +81,9 @@ func qpType(t dataplane.QueuePairType) ibv.QPType {
 	return ibv.QPTRC
 }
 
-// newEndpoint opens the device and makes the queue pair there, with its receives posted and the
-// best source that the device has: in INIT if it needs a peer to go on, else in RTS. totals are
-// the completions of the endpoints before.
+// newEndpoint opens the device and makes the queue pair there, with the best source offered by the device. The
+// receives are posted, and the queue pair is in the state of leaveReset. totals are the completions of the
+// earlier endpoints.
 func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 	e := &endpoint{queuePair: q, polled: slices.Clone(totals)}
 	defer func() {
@@ -134,13 +135,14 @@ func (e *endpoint) allocMemory() (err error) {
 	return nil
 }
 
-// queryDevice reads the attributes of the device and its port, and checks the configuration against them.
+// queryDevice reads the attributes of the device and its port, and checks the configuration against them. The
+// device would refuse most of these mistakes with a bare EINVAL.
 func (e *endpoint) queryDevice() (err error) {
 	dev, err := e.ctx.QueryDevice()
 	if err != nil {
 		return err
 	}
-	if n := dev.PhysPortCnt; e.cfg.Port > n { // ibv_query_port returns EINVAL, without a reason
+	if n := dev.PhysPortCnt; e.cfg.Port > n {
 		has := fmt.Sprintf("the ports of %s are 1 to %d", e.cfg.Device, n)
 		if n == 1 {
 			has = fmt.Sprintf("the only port of %s is 1", e.cfg.Device)
@@ -160,15 +162,16 @@ func (e *endpoint) queryDevice() (err error) {
 		return err
 	}
 	if n := max(e.cfg.SendDepth, e.cfg.Receives); n > dev.MaxQPWR {
-		return fmt.Errorf("send_depth %d, receives %d: a queue of the device holds %d: %w", e.cfg.SendDepth, e.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
+		return fmt.Errorf("send_depth is %d and receives %d, and a queue of the device holds %d: lower them in the configuration: %w",
+			e.cfg.SendDepth, e.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
 	}
 	return nil
 }
 
-// setMessageSize sets the size of messages: the configured one, or the default as far as a datagram holds it.
+// setMessageSize sets the size of messages: the configured one, or the default if it fits into a datagram.
 func (e *endpoint) setMessageSize() error {
 	most := e.port.ActiveMTU.Bytes()
-	if e.cfg.Type == dataplane.SRD { // the device splits a message, and EFA's largest is not the MTU's
+	if e.cfg.Type == dataplane.SRD { // the device splits messages, so the port's largest message counts, not the MTU
 		most = int(min(e.port.MaxMsgSz, math.MaxInt32))
 	}
 	bounded := e.cfg.Type.Datagrams() && most > 0
@@ -180,7 +183,8 @@ func (e *endpoint) setMessageSize() error {
 	case e.messageSize == 0:
 		e.messageSize = defaultMessageSize
 	case bounded && e.messageSize > most:
-		return fmt.Errorf("message_size %d: a datagram of the port holds %d bytes: %w", e.messageSize, most, dataplane.ErrInvalid)
+		return fmt.Errorf("message_size is %d, and a datagram of the port holds %d bytes: lower it in the configuration: %w",
+			e.messageSize, most, dataplane.ErrInvalid)
 	}
 
 	e.receiveSize = e.messageSize
@@ -190,8 +194,8 @@ func (e *endpoint) setMessageSize() error {
 	return nil
 }
 
-// queryOperations reads which access to the remote buffer the peer can have. An EFA device may lack rdma_write, or
-// rdma_read too, and does not register memory for such an access.
+// queryOperations reads which access a peer can have to the remote buffer. An EFA device may lack RDMA writes, or
+// reads as well, and refuses to register memory for an operation that it lacks.
 func (e *endpoint) queryOperations() error {
 	e.remoteAccess = ibv.AccessRemoteWrite | ibv.AccessRemoteRead
 	if e.cfg.Type != dataplane.SRD {
@@ -210,7 +214,7 @@ func (e *endpoint) queryOperations() error {
 	return nil
 }
 
-// queryAddress reads the LID and the GID of the port.
+// queryAddress reads the LID and the GID of the port. A port with neither cannot be reached.
 func (e *endpoint) queryAddress() error {
 	if n := e.port.GIDTblLen; e.cfg.GIDIndex > 0 && e.cfg.GIDIndex >= n {
 		return fmt.Errorf("port %d has %d GIDs, and gid_index is %d: see `ibv_devinfo -v`: %w", e.cfg.Port, n, e.cfg.GIDIndex, dataplane.ErrInvalid)
@@ -232,9 +236,9 @@ func (e *endpoint) queryAddress() error {
 	return nil
 }
 
-// createQueues makes the completion queue and the queue pair, in RESET. The completion queue holds
-// every operation that can be outstanding, so that it never overruns, and one batch more: the device
-// overwrites completions that were polled only after the next batch was polled.
+// createQueues makes the completion queue and the queue pair, in RESET. The completion queue has an entry for
+// every operation that can be outstanding, so it never overruns. It has one batch more for ringSource: the device
+// must not overwrite a polled completion before we have read it in the ring.
 func (e *endpoint) createQueues() (err error) {
 	e.cq, err = e.ctx.CreateCQ(ibv.CQOptions{CQE: e.cfg.SendDepth + e.cfg.Receives + wcBatch})
 	if err != nil {
@@ -255,8 +259,9 @@ func (e *endpoint) createQueues() (err error) {
 	return err
 }
 
-// destroyQueues is the inverse of createQueues. It destroys completion counters after the queue pair
-// that holds them, and ends the reading of the completion queue's memory before that is freed.
+// destroyQueues undoes createQueues. The order matters: readers leave the device's words first; then the queue
+// pair goes, which holds the counters; then the counters; and last the completion queue, whose memory a source may
+// read until it is closed.
 func (e *endpoint) destroyQueues() error {
 	var errs []error
 	both := slices.DeleteFunc([]completionSource{e.source, e.failedSource}, func(s completionSource) bool { return s == nil })
@@ -276,7 +281,7 @@ func (e *endpoint) destroyQueues() error {
 	return errors.Join(errs...)
 }
 
-// close destroys every object, before the objects that it depends on.
+// close destroys all objects, each before the ones on which it depends.
 func (e *endpoint) close() error {
 	if e.cancelEvents != nil {
 		e.cancelEvents()
@@ -297,7 +302,7 @@ func (e *endpoint) close() error {
 		return errors.Join(errs...)
 	}
 
-	// Once the context is closed the device has no object left that writes to the slots, whatever errors came before.
+	// Whatever failed before: once the context is closed, no object of the device is left to write to the slots.
 	err := e.ctx.Close()
 	if err == nil {
 		for _, s := range e.slots {
@@ -307,8 +312,8 @@ func (e *endpoint) close() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// postReceives posts n buffers for messages that arrive. All of them are the same memory, which is
-// pinned once, because no code reads the messages.
+// postReceives posts n buffers for arriving messages. All of them are one piece of memory, which is pinned once:
+// nobody reads the messages, so they may overwrite each other.
 func (e *endpoint) postReceives(n int) error {
 	wr := ibv.RecvWR{
 		WRID: wrID(0, opRecv),

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var software soft.Libraries
 
-// connected is two queue pairs of a software device, a and b, connected to one another. Both count sends.
+// connected is two queue pairs of a software device, a and b, connected to each other. Both count sends.
 type connected struct {
 	*Set
 	writer  *shm.Writer
@@ -94,7 +94,7 @@ func (c *connected) queuePair(t *testing.T, name string) *queuePair {
 	return q
 }
 
-// awaitLoss waits until both queue pairs have noticed the loss of their device. To close one that has not is an error.
+// awaitLoss waits until both queue pairs have noticed the loss of their device. Closing one too early returns an error.
 func (c *connected) awaitLoss(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"a", "b"} {
@@ -103,7 +103,7 @@ func (c *connected) awaitLoss(t *testing.T) {
 	}
 }
 
-// laggard is a device's completion counter that does not show yet the completions that ibv_poll_cq returned.
+// laggard is a completion counter of a slow device: it does not show the polled completions yet.
 type laggard struct {
 	completionSource
 	index  *counterIndex
@@ -114,9 +114,9 @@ func (l *laggard) count(done []ibv.WC, _ []backend.Pair, at int64, last bool) (b
 	return (pollSource{l.index}).count(done, l.polled, at, last)
 }
 
-// TestADeviceThatGoesBeforeItHasCounted: polled completions are known, and are in the total, which has no
-// discontinuity then.
-func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
+// The device's counter lags behind ibv_poll_cq, and the device goes before the counter has caught up. No completion is
+// lost, so there is no discontinuity.
+func TestPolledCompletionsCountIfTheDeviceGoesFirst(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	if err := a.call(t.Context(), func() error {
@@ -143,9 +143,8 @@ func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
 	}
 }
 
-// TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: their result stays
-// unknown.
-func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
+// The queue pair is connected anew while an operation is outstanding. Its result stays unknown.
+func TestPostFailsIfItsOperationsNeverEnd(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	j := &job{posted: 1, done: make(chan struct{})}
@@ -172,7 +171,7 @@ func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
 	}
 }
 
-// stuck is a source whose verb does not return while it counts completed sends.
+// stuck is a source that hangs in a verb while it counts completed sends.
 type stuck struct {
 	completionSource
 	inside, returns chan struct{}
@@ -192,9 +191,8 @@ func (s *stuck) count(done []ibv.WC, totals []backend.Pair, at int64, last bool)
 	return s.completionSource.count(done, totals, at, last)
 }
 
-// TestACallerLeavesAWorkerInsideAVerb: a Post whose context ends does not wait for a verb that does not return. The next
-// one waits for its turn, and posts when the verb has returned.
-func TestACallerLeavesAWorkerInsideAVerb(t *testing.T) {
+// The next call waits for its turn, and posts when the verb has returned.
+func TestPostReturnsWithItsContextWhileAVerbHangs(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	s := &stuck{inside: make(chan struct{}, 1), returns: make(chan struct{})}
@@ -231,9 +229,7 @@ func TestACallerLeavesAWorkerInsideAVerb(t *testing.T) {
 	}
 }
 
-// TestAWorkerInsideAVerbDelaysNoOther: neither the check of the devices nor a connection waits for a worker whose verb does
-// not return.
-func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
+func TestHangingVerbDelaysNeitherConnectNorCheckDevices(t *testing.T) {
 	c := newConnected(t)
 	a := c.queuePair(t, "a")
 	inside, returns := make(chan struct{}), make(chan struct{})
@@ -247,7 +243,7 @@ func TestAWorkerInsideAVerbDelaysNoOther(t *testing.T) {
 		c.awaitLoss(t)
 	}()
 	<-inside
-	// While the device is there: b, whose worker is free, may learn of the loss first, and refuses the connection then.
+	// Connect before removing the device. Afterwards b, whose worker is free, might learn of the loss and refuse.
 	ctx, cancel := context.WithCancel(context.Background())
 	connected := make(chan error, 1)
 	go func() { connected <- c.Connect(ctx, "a", dataplane.QueuePairAddress{}) }()

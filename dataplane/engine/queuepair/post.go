@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -11,24 +12,25 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// job is a call of post. The worker owns it until done is closed.
+// job is a call of post. The worker owns it until it closes done.
 type job struct {
 	op     int
-	batch  uint64 // in the wr_id of its requests
-	left   int    // to be posted
+	batch  uint64 // number of the job, in the wr_id of its requests
+	left   int    // operations still to post
 	posted uint64
 	ended  dataplane.Posted
-	err    error // why posting has stopped
+	err    error // why posting has stopped, or nil
 	done   chan struct{}
 }
 
-// A wr_id holds the kind of operation, because the opcode of a completion in error is undefined, and the
-// number of the job.
+// A wr_id contains the kind of operation, because the opcode of a completion in error is undefined. It also
+// contains the number of the job, because completions may arrive after their job was given up.
 func wrID(batch uint64, op int) uint64 { return batch<<8 | uint64(op) }
 func opOf(id uint64) int               { return int(id & 7) }
 func batchOf(id uint64) uint64         { return id >> 8 }
 
-// addCompletion counts a completion, unless it belongs to a job that was given up.
+// addCompletion counts a completion of the job. It ignores completions of an earlier job, and any if there is
+// no job.
 func (j *job) addCompletion(batch uint64, ok bool) {
 	switch {
 	case j == nil || batch != j.batch:
@@ -39,7 +41,8 @@ func (j *job) addCompletion(batch uint64, ok bool) {
 	}
 }
 
-// fail stops posting. err becomes the error of the job, unless it has one or is complete.
+// fail stops posting because of err. The first error stays, and a complete job does not fail. A nil job may
+// fail, too.
 func (j *job) fail(err error) {
 	if j == nil || j.err != nil || j.complete() {
 		return
@@ -48,31 +51,47 @@ func (j *job) fail(err error) {
 	j.left = 0
 }
 
-// complete reports whether no operation of the job is outstanding or left to post.
+// complete reports whether all operations of the job are posted and have completed.
 func (j *job) complete() bool { return j.left == 0 && j.ended.Completed+j.ended.Errors == j.posted }
 
-// opcodeByKind has the kinds of operation that can be posted.
+// opcodeByKind contains the kinds of operation with a work request. A receive is posted in another way.
 var opcodeByKind = map[int]ibv.WROpcode{
 	opSend:      ibv.WRSend,
 	opRDMARead:  ibv.WRRDMARead,
 	opRDMAWrite: ibv.WRRDMAWrite,
 }
 
-// posts reports whether the queue pair can post operations of a kind.
+// posts reports whether a queue pair of this type can post operations of a kind.
 func (q *queuePair) posts(kind int) bool {
 	_, ok := opcodeByKind[kind]
 	return ok && q.cfg.Type != dataplane.RawPacket && (kind == opSend || q.cfg.Type.RDMA())
 }
 
-// giveUpBound is how long a call of post whose context has ended waits for the worker to say how many operations ended.
+// postable lists the operations that the queue pair can post, for errors.
+func (q *queuePair) postable() string {
+	var all []string
+	for kind, op := range dataplane.Operations() {
+		if q.posts(kind) {
+			all = append(all, string(op))
+		}
+	}
+	if len(all) == 0 {
+		return "no operations"
+	}
+	return "only " + strings.Join(all, ", ")
+}
+
+// giveUpBound is how long post waits for the worker after its context has ended. The worker then tells how many
+// operations have ended, unless it hangs inside a verb.
 const giveUpBound = time.Second
 
-// post posts count operations, at most SendDepth at a time, and waits until they have completed.
-// Callers take turns. A worker inside a verb that does not return keeps the turn.
+// post posts count operations, at most SendDepth at a time, and waits until they have completed. Callers take
+// turns. While the worker hangs inside a verb, nobody else gets the turn.
 func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	kind := slices.Index(dataplane.Operations(), op)
 	if !q.posts(kind) {
-		return dataplane.Posted{}, fmt.Errorf("queue pair %q: one of type %s cannot post %s: %w", q.cfg.Name, q.cfg.Type, op, dataplane.ErrInvalid)
+		return dataplane.Posted{}, fmt.Errorf("queue pair %q: posting %s: type %s posts %s: %w",
+			q.cfg.Name, op, q.cfg.Type, q.postable(), dataplane.ErrInvalid)
 	}
 	if count < 1 {
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: posting %d operations: name at least 1: %w", q.cfg.Name, count, dataplane.ErrInvalid)
@@ -108,9 +127,9 @@ func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int)
 	return j.ended, nil
 }
 
-// giveUp ends a job because of err, and gives its turn back, as soon as the worker is not inside a verb.
+// giveUp ends a job because of err and returns its turn. It waits for the worker, which may be inside a verb.
 func (q *queuePair) giveUp(j *job, err error) {
-	_ = q.call(context.Background(), func() error { // on error the worker has ended, and the job with it
+	_ = q.call(context.Background(), func() error { // an error means that the worker has ended, and the job with it
 		if q.worker.job == j {
 			j.left = 0
 			j.err = err
@@ -122,7 +141,7 @@ func (q *queuePair) giveUp(j *job, err error) {
 	<-q.turns
 }
 
-// startJob makes j the job of the worker, which posts its operations.
+// startJob makes j the worker's job. postJob posts its operations.
 func (w *worker) startJob(j *job) error {
 	if err := w.canPost(); err != nil {
 		return fmt.Errorf("queue pair %q: %w", w.cfg.Name, err)
@@ -130,7 +149,7 @@ func (w *worker) startJob(j *job) error {
 	e := w.endpoint
 	rdma := j.op != opSend
 	if rdma && e.peer.RKey == 0 && e.peer.Addr == 0 {
-		return fmt.Errorf("queue pair %q: its peer was told without the addr and rkey that %s needs: %w",
+		return fmt.Errorf("queue pair %q: posting %s: the address of its peer has no addr and rkey: connect it to an address with both: %w",
 			w.cfg.Name, dataplane.Operations()[j.op], dataplane.ErrInvalid)
 	}
 
@@ -138,7 +157,7 @@ func (w *worker) startJob(j *job) error {
 	j.batch = w.batch
 	w.job = j
 
-	// Every request of a job is the same one, of the same memory.
+	// All requests of a job are equal, and use one piece of memory.
 	wr := ibv.SendWR{
 		WRID:   wrID(j.batch, j.op),
 		Opcode: opcodeByKind[j.op],
@@ -159,7 +178,7 @@ func (w *worker) startJob(j *job) error {
 	return nil
 }
 
-// finishJob ends the job, and with it the call of post.
+// finishJob ends the job, if any, and wakes the caller of post.
 func (w *worker) finishJob() {
 	if w.job != nil {
 		close(w.job.done)
@@ -167,7 +186,7 @@ func (w *worker) finishJob() {
 	}
 }
 
-// canPost returns the reason why no operation can be posted, or nil.
+// canPost returns an error while the queue pair cannot post anything.
 func (w *worker) canPost() error {
 	switch e := w.endpoint; {
 	case e == nil:
@@ -180,13 +199,13 @@ func (w *worker) canPost() error {
 		}
 		return fmt.Errorf("%w: it is in state %v", dataplane.ErrNotConnected, e.state)
 	case e.peer.QPN == 0:
-		return fmt.Errorf("%w: it was not told its peer", dataplane.ErrNotConnected)
+		return fmt.Errorf("%w: it has no peer yet", dataplane.ErrNotConnected)
 	}
 	return nil
 }
 
-// postJob posts as many operations of the job as the send queue has room for, and finishes a complete job. It
-// returns false if there was nothing to do.
+// postJob posts operations of the job until the send queue is full, and finishes a complete job. It returns false
+// if there was nothing to do.
 func (w *worker) postJob() (progress bool) {
 	j := w.job
 	if j == nil {

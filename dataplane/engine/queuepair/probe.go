@@ -12,11 +12,11 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// FeatureCompletions is the feature of Probe's result.
+// FeatureCompletions is the feature in the result of [Probe].
 const FeatureCompletions = "completions of queue pairs"
 
-// Probe returns the sources that can count the completions of a device's queue pairs, best first. It makes the
-// objects that each source needs, and destroys them.
+// Probe reports which sources can count the completions of a device's queue pairs, best first. It tries each source
+// by making its objects and destroying them again.
 func Probe(lib *ibv.Library, device string) []probe.Result {
 	sources, err := Sources(lib, device)
 	if err != nil {
@@ -35,7 +35,7 @@ func Probe(lib *ibv.Library, device string) []probe.Result {
 	}}
 }
 
-// Sources returns the modes in which the completions of a device's queue pairs can be counted, best first.
+// Sources returns the modes in which a device's completions can be counted, best first.
 func Sources(lib *ibv.Library, device string) (modes []string, err error) {
 	ctx, err := lib.Open(device)
 	if err != nil {
@@ -62,8 +62,8 @@ func Sources(lib *ibv.Library, device string) (modes []string, err error) {
 	return append(modes, modePoll), nil
 }
 
-// counterModes returns the kinds of completion counters that the device makes. A mapped page stands in for
-// the mirror's device segment.
+// counterModes returns the modes of completion counters offered by the device. There is no mirror here, so the
+// device counts in an anonymous page instead of the device segment.
 func counterModes(ctx *ibv.Context, caps ibv.CompCntrCaps) (modes []string, err error) {
 	page, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_SHARED)
 	if err != nil {
@@ -85,7 +85,7 @@ func counterModes(ctx *ibv.Context, caps ibv.CompCntrCaps) (modes []string, err 
 			continue
 		}
 		if err := k.Close(); err != nil {
-			return nil, err // the page stays mapped: the device may still write to it
+			return nil, err // do not unmap the page: the device may still write to it
 		}
 		modes = append(modes, c.mode)
 	}

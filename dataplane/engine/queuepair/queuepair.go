@@ -14,9 +14,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// queuePair is a queue pair of the configuration, as every goroutine may use it. Its worker owns
-// the verbs objects. Other goroutines hand functions to the worker (call) and events (sendEvent),
-// and read view and the counters.
+// queuePair is the part of a configured queue pair that any goroutine may use. The verbs objects belong
+// to its worker alone: other goroutines hand functions (call) and events (sendEvent) to the worker, and
+// read view and the counters.
 //
 // Lock order: mirrorMu, then mu.
 type queuePair struct {
@@ -35,7 +35,7 @@ type queuePair struct {
 
 	outstanding atomic.Int64 // sends
 
-	// mirrorMu is held while the mirror is written, so that the newest state is written last.
+	// mirrorMu serializes writes to the mirror. Without it an older state could overwrite a newer one.
 	mirrorMu sync.Mutex
 
 	mu   sync.Mutex
@@ -44,23 +44,23 @@ type queuePair struct {
 
 // view is the state of a queue pair that other goroutines may read.
 type view struct {
-	endpoint    *endpoint // nil while the device is gone; for comparison only
+	endpoint    *endpoint // nil while the device is gone; compare it, do not use it
 	state       string
 	local       dataplane.QueuePairAddress
 	peer        dataplane.QueuePairAddress
 	source      dataplane.Source
 	rejected    []dataplane.Rejection
-	lost        error  // why the device counts as gone; nil: it is there
-	failed      string // why the queue pair is in an error state; "": it is not
-	unconnected string // why the last attempt to connect it failed; "": no attempt failed
-	sourceErr   error  // why the first source was replaced
+	lost        error  // why we gave up the device, or nil
+	failed      string // why the queue pair is in an error state, or ""
+	unconnected string // why the last attempt to connect failed, or ""
+	sourceErr   error  // why the first source was replaced, or nil
 }
 
-// operations is the number of kinds of operation. The number of a kind is its place in
-// dataplane.Operations, which is its bit in the op mask of verbs.
+// operations is the number of kinds of operation. A kind is an index into dataplane.Operations, and
+// equals the bit number in the op mask of verbs.
 const operations = 6
 
-// The kinds that have completions of their own.
+// The kinds with completions on this side. The others begin at the peer.
 const (
 	opSend      = 0
 	opRecv      = 1
@@ -68,7 +68,8 @@ const (
 	opRDMAWrite = 4
 )
 
-// counter is a completion counter of the configuration: completions, and completions in error.
+// counter is a completion counter of the configuration. It counts completions and, apart from them,
+// completions in error.
 type counter struct {
 	cfg        dataplane.CompletionCounter
 	handle     shm.Handle
@@ -76,8 +77,7 @@ type counter struct {
 	continuity shm.Continuity     // as in the mirror; guarded by the queue pair's mu once its worker runs
 }
 
-// onlyPosted reports whether the counter counts only operations that are posted here, and none that
-// the peer begins.
+// onlyPosted reports whether we post all operations of the counter ourselves. The peer begins the others.
 func (c *counter) onlyPosted() bool {
 	begunByPeer := func(op dataplane.Operation) bool { return op == dataplane.Recv || op.Remote() }
 	return !slices.ContainsFunc(c.cfg.Operations, begunByPeer)
@@ -88,7 +88,8 @@ func (c *counter) base() backend.Pair {
 	return backend.Pair{Packets: c.continuity.BasePackets, Bytes: c.continuity.BaseBytes}
 }
 
-// counterIndex is the index of each kind's counter in the queue pair; -1: the kind is not counted.
+// counterIndex maps each kind to the index of its counter in the queue pair, or to -1 if no counter
+// counts it.
 type counterIndex [operations]int8
 
 // add counts one completion of op. ok is false for a completion in error.
@@ -102,7 +103,7 @@ func (x *counterIndex) add(totals []backend.Pair, op int, ok bool) {
 	}
 }
 
-// newQueuePair returns a queue pair without verbs objects, whose worker does not run yet.
+// newQueuePair returns a queue pair without verbs objects. The caller makes them and starts the worker.
 func newQueuePair(s *Set, cfg dataplane.QueuePair) *queuePair {
 	cfg = cfg.WithDefaults()
 	cfg.Receives = max(cfg.Receives, 0) // -1: none
@@ -130,8 +131,8 @@ func newQueuePair(s *Set, cfg dataplane.QueuePair) *queuePair {
 	return q
 }
 
-// entry returns the mirror's entry of a counter. The entry's text identifies the counter at the next
-// start, so it does not name the device.
+// entry returns the mirror's entry of a counter. A restart finds the counter by this text, so it must not
+// name the device, which may be another one by then.
 func (q *queuePair) entry(c *counter) shm.Entry {
 	text := string(q.cfg.Type) + ":"
 	for _, op := range c.cfg.Operations {
@@ -146,8 +147,8 @@ func (q *queuePair) entry(c *counter) shm.Entry {
 	}
 }
 
-// call has the worker run do between two polls of the completion queue, and returns its result. Once the worker runs do,
-// call waits for its end.
+// call has the worker run do between two polls of the completion queue, and returns the result. ctx only
+// limits the time until the worker begins: call then waits until do returns.
 func (q *queuePair) call(ctx context.Context, do func() error) error {
 	result, err := q.submit(ctx, do)
 	if err != nil {
@@ -156,20 +157,20 @@ func (q *queuePair) call(ctx context.Context, do func() error) error {
 	return <-result
 }
 
-// submit hands do to the worker. The channel gets the result.
+// submit hands do to the worker and returns without waiting for do. The result arrives on the channel.
 func (q *queuePair) submit(ctx context.Context, do func() error) (<-chan error, error) {
 	result := make(chan error, 1)
 	select {
 	case q.requests <- func() { result <- do() }:
 		return result, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("queue pair %q: %w", q.cfg.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("queue pair %q: waiting for its device: %w", q.cfg.Name, context.Cause(ctx))
 	case <-q.done:
 		return nil, fmt.Errorf("queue pair %q: %w", q.cfg.Name, dataplane.ErrClosed)
 	}
 }
 
-// sendEvent hands an event to the worker, and waits until the worker has room for it.
+// sendEvent hands an event to the worker. It blocks while the worker's queue of events is full.
 func (q *queuePair) sendEvent(ev event) {
 	select {
 	case q.events <- ev:
@@ -177,22 +178,24 @@ func (q *queuePair) sendEvent(ev event) {
 	}
 }
 
-// connectBound limits how long it may take to connect a queue pair.
+// connectBound is the time allowed for connecting a queue pair. A verb cannot be cancelled, so without a
+// limit a hanging device would block the caller for ever.
 const connectBound = backend.CloseBound
 
 var errHangs = fmt.Errorf("a verb of the device does not return: %w", context.DeadlineExceeded)
 
-// connect connects the queue pair to peer. A queue pair that is connected to that peer already stays as
-// it is, unless anew is set: then its outstanding operations end with errors first.
+// connect connects the queue pair to peer. If it is connected to peer already, nothing happens unless
+// anew is set: then its outstanding operations end with errors, and it is connected again.
 func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress, anew bool) error {
 	if q.cfg.Type == dataplane.RawPacket {
-		return fmt.Errorf("queue pair %q: one of type raw_packet has no peer: %w", q.cfg.Name, dataplane.ErrInvalid)
+		return fmt.Errorf("queue pair %q: connecting it: type raw_packet has no peer: set `type` to rc, ud or srd in the configuration: %w",
+			q.cfg.Name, dataplane.ErrInvalid)
 	}
 	if err := peer.Validate(); err != nil {
-		return fmt.Errorf("queue pair %q: its peer: %w", q.cfg.Name, err)
+		return fmt.Errorf("queue pair %q: connecting it: address of the peer: %w", q.cfg.Name, err)
 	}
 
-	// Not by call, because that waits for a worker inside a verb that does not return.
+	// Do not use call here: it would wait for ever if the worker hangs inside a verb.
 	ctx, cancel := context.WithTimeoutCause(ctx, connectBound, errHangs)
 	defer cancel()
 	result, err := q.submit(ctx, func() error { return q.worker.connectPeer(peer, anew) })
@@ -207,8 +210,8 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 	}
 }
 
-// connectTo connects the queue pair to another queue pair of the instance. Without anew it
-// returns nil if a device is gone, because the two are connected when the device is back.
+// connectTo connects the queue pair to another queue pair of the instance. A lost device is an error only
+// with anew, which stands for a user's request: otherwise watch connects the two when the device returns.
 func (q *queuePair) connectTo(ctx context.Context, other *queuePair, anew bool) error {
 	var err error
 	if to := other.current().local; to.QPN != 0 {

@@ -21,9 +21,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestOperationsAreTheBitsOfVerbs: dataplane.Operations and the op mask have one order, which
-// a wr_id, a counterIndex and an attachment use.
-func TestOperationsAreTheBitsOfVerbs(t *testing.T) {
+// A wr_id, a counterIndex and an attachment rely on this order.
+func TestOperationsHaveTheOrderOfTheVerbsMask(t *testing.T) {
 	want := map[dataplane.Operation]ibv.CompCntrOps{
 		dataplane.Send: ibv.QPAttachCompCntrOpSend, dataplane.Recv: ibv.QPAttachCompCntrOpRecv,
 		dataplane.RDMARead: ibv.QPAttachCompCntrOpRDMARead, dataplane.RemoteRDMARead: ibv.QPAttachCompCntrOpRemoteRDMARead,
@@ -47,8 +46,7 @@ func TestOperationsAreTheBitsOfVerbs(t *testing.T) {
 	}
 }
 
-// TestRingEntriesSayWhatTheyComplete, a good one and one in error.
-func TestRingEntriesSayWhatTheyComplete(t *testing.T) {
+func TestRingOperationKnowsEveryOpcode(t *testing.T) {
 	for _, c := range []struct {
 		op   flexio.Opcode
 		wqe  uint8
@@ -70,8 +68,7 @@ func TestRingEntriesSayWhatTheyComplete(t *testing.T) {
 	}
 }
 
-// TestACounterThatGoesOnAtZero: the steps add up to the count, for each limit.
-func TestACounterThatGoesOnAtZero(t *testing.T) {
+func TestDistancesAddUpAcrossWraps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(rapid.Uint64Range(2, 1000), rapid.Just(^uint64(0)), rapid.Uint64()).Filter(func(n uint64) bool { return n > 1 }).Draw(t, "limit")
 		shows := rapid.Uint64Range(0, limit).Draw(t, "shows")
@@ -93,7 +90,7 @@ func TestACounterThatGoesOnAtZero(t *testing.T) {
 	})
 }
 
-// brokenCounter is a completion counter of a device that goes.
+// brokenCounter is a completion counter of a device that is lost during the test.
 type brokenCounter struct {
 	value, errors uint64
 	err           error
@@ -103,9 +100,8 @@ func (c *brokenCounter) Read() (uint64, error)    { return c.value, c.err }
 func (c *brokenCounter) ReadErr() (uint64, error) { return c.errors, c.err }
 func (*brokenCounter) Close() error               { return nil }
 
-// TestACounterThatCannotBeReadLeavesWhatWasTakenOff the completion queue: polled completions are known without
-// the counter. The total keeps the counter's earlier values too.
-func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
+// The total also keeps the earlier values of the failed counter, which may be ahead of the polled completions.
+func TestPolledCompletionsCountIfTheDeviceCounterFails(t *testing.T) {
 	index := counterIndex{opSend: 0, opRecv: 1, 2: -1, 3: -1, 4: -1, 5: -1}
 	sends, recvs := &brokenCounter{}, &brokenCounter{}
 	c := &deviceCounters{cntrs: []compCntr{{deviceCounter: sends}, {deviceCounter: recvs}}, limit: 1 << 40, polled: []backend.Pair{ended(7, 0), {}}, index: &index}
@@ -133,8 +129,9 @@ func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 	}
 }
 
-// TestWhatAFailedCounterHadCountedIsNotCountedAgain when it is taken off.
-func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
+// The device's counter was ahead of ibv_poll_cq when it failed, so the total must wait until the polled completions
+// catch up.
+func TestFallbackCountsNoCompletionTwice(t *testing.T) {
 	index := counterIndex{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
 	k := &brokenCounter{value: 5}
 	polled, totals := []backend.Pair{{}}, []backend.Pair{{}}
@@ -158,8 +155,7 @@ func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
 	}
 }
 
-// TestACounterThatLeavesCompletionsOutIsFound, when it has had its time to show them.
-func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
+func TestLaggingDeviceCounterFailsAfterItsBound(t *testing.T) {
 	index := counterIndex{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
 	k := &brokenCounter{}
 	totals := []backend.Pair{{}}
@@ -189,8 +185,8 @@ func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
 	}
 }
 
-// TestARingThatLacksEntriesIsFound: the total includes the polled completions all the same.
-func TestARingThatLacksEntriesIsFound(t *testing.T) {
+// The total must include the polled completion all the same.
+func TestRingWithoutAPolledEntryFails(t *testing.T) {
 	ring, err := flexio.NewRing(make([]byte, 4096), flexio.RingOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -206,8 +202,8 @@ func TestARingThatLacksEntriesIsFound(t *testing.T) {
 	}
 }
 
-// TestTheLastSampleOfAQueuePairIsReadWithoutAllocating, with its time.
-func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
+// Each sample comes with its time.
+func TestSamplesOfQueuePairsAreReadWithoutAllocating(t *testing.T) {
 	s := New(Options{Logger: slog.New(slog.DiscardHandler), Config: dataplane.Config{QueuePairs: []dataplane.QueuePair{
 		{Name: "a", Counters: []dataplane.CompletionCounter{{Name: "x", Operations: []dataplane.Operation{dataplane.Send}}}},
 		{Name: "b", Counters: []dataplane.CompletionCounter{
@@ -268,7 +264,7 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 	}
 }
 
-// published keeps the block that a cycle publishes.
+// published records the block published by a cycle.
 type published struct{ rows shm.Block }
 
 func (p *published) BeginCycle() uint64                  { return 1 }

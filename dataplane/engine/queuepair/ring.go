@@ -8,16 +8,16 @@ import (
 	"github.com/flowtally/flowtally/ibv/flexio"
 )
 
-// ringSource counts the entries of an mlx5 completion queue where the device wrote them. The worker
-// still calls ibv_poll_cq, because only there does libmlx5 free the slots of the send and receive queues and
-// let the device write on. An entry stays readable after it was polled: the device overwrites it one round
-// of the queue later, and createQueues makes the queue larger than all that can be outstanding.
+// ringSource counts the entries of an mlx5 completion queue in its ring. The worker must still call ibv_poll_cq:
+// there libmlx5 frees the slots of the send and receive queues, and lets the device reuse entries. A polled entry
+// stays readable for another round of the ring, because createQueues makes the ring larger than the number of
+// operations that can be outstanding.
 type ringSource struct {
 	ring   *flexio.Ring
 	index  *counterIndex
 	entry  flexio.CQE64
-	taken  uint32         // entries that ibv_poll_cq returned, as Ring.Consumed counts
-	polled []backend.Pair // totals of those entries
+	taken  uint32         // number of polled entries, mod 2^32 like Ring.Consumed
+	polled []backend.Pair // totals of the polled entries
 }
 
 func openRing(e *endpoint) (completionSource, string, error) {
@@ -47,7 +47,7 @@ func (s *ringSource) count(done []ibv.WC, totals []backend.Pair, at int64, last 
 	return true, nil
 }
 
-// readEntries counts the entries that the device has written since the last call.
+// readEntries counts the entries written by the device since the last call.
 func (s *ringSource) readEntries(totals []backend.Pair) error {
 	for {
 		found, err := s.ring.Next(&s.entry)
@@ -55,16 +55,16 @@ func (s *ringSource) readEntries(totals []backend.Pair) error {
 			return err
 		}
 		if !found {
-			// What ibv_poll_cq returned was in the ring before, so it must have been seen by now.
+			// A polled entry was in the ring before we looked, so we must have seen it.
 			if missed := int32(s.taken - s.ring.Consumed()); missed > 0 {
-				return fmt.Errorf("%d entries that ibv_poll_cq took were not seen there", missed)
+				return fmt.Errorf("%d entries returned by ibv_poll_cq were not in it", missed)
 			}
 			return nil
 		}
 
 		op, ok := ringOperation(&s.entry)
 		if op < 0 {
-			return fmt.Errorf("entry %d is of no operation: %v, WQE opcode %#x", s.ring.Consumed()-1, s.entry.OpOwn.Opcode(), s.entry.SopRdrop)
+			return fmt.Errorf("entry %d completes no posted operation: opcode %v, WQE opcode %#x", s.ring.Consumed()-1, s.entry.OpOwn.Opcode(), s.entry.SopRdrop)
 		}
 		s.index.add(totals, op, ok)
 	}
@@ -73,8 +73,8 @@ func (s *ringSource) readEntries(totals []backend.Pair) error {
 func (*ringSource) hideWords() error { return nil }
 func (*ringSource) Close() error     { return nil }
 
-// The opcodes of send requests, MLX5_OPCODE_* of mlx5dv.h. An entry holds the opcode of its request
-// before the number of the queue pair (s_wqe_opcode).
+// The opcodes of send requests, MLX5_OPCODE_* of mlx5dv.h. An entry contains the opcode of its request in front
+// of the number of the queue pair (s_wqe_opcode).
 const (
 	wqeRDMAWrite    = 0x08
 	wqeRDMAWriteImm = 0x09
@@ -83,8 +83,8 @@ const (
 	wqeRDMARead     = 0x10
 )
 
-// ringOperation returns the kind of operation that an entry completes, or -1 for a kind that is not
-// posted here. ok is false for a completion in error.
+// ringOperation returns the kind of operation completed by an entry, or -1 for one that we never post. ok is false
+// for a completion in error.
 func ringOperation(e *flexio.CQE64) (op int, ok bool) {
 	switch code := e.OpOwn.Opcode(); code {
 	case flexio.OpReq, flexio.OpReqErr:

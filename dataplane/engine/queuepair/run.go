@@ -14,41 +14,42 @@ import (
 )
 
 const (
-	// spins is the number of empty polls without a pause while a caller waits for a job. Then the pause
-	// between two polls grows from pauseMin to pauseBusy.
+	// While a caller waits for a job, we poll without a pause until spins polls in a row were empty. Then the
+	// pause between two polls grows from pauseMin to pauseBusy.
 	spins     = 64
 	pauseMin  = 20 * time.Microsecond
 	pauseBusy = 200 * time.Microsecond
 
-	// Without a job the pause grows to the period of the poller, because counts are published no more
-	// often, within these two. The posted receives hold the messages that arrive during a pause.
+	// Without a job the pause grows to the poller's period, within these limits: counts are not published more
+	// often. Messages that arrive during a pause land in the posted receives.
 	pauseIdleLeast = time.Millisecond
 	pauseIdleMost  = 10 * time.Millisecond
 
-	// drainRounds is the number of batches that one drain polls at most.
+	// drainRounds is the largest number of batches in one drain.
 	drainRounds = 32
 
-	// flushBound is how long outstanding operations may take to end with errors.
+	// flushBound is the time allowed for outstanding operations to end with errors.
 	flushBound = 5 * time.Second
 )
 
-// worker owns the verbs objects of a queue pair. Its goroutine makes them, polls completions, posts
-// operations, and makes the objects again after the device was gone. Only that goroutine uses the fields.
+// worker owns the verbs objects of a queue pair. Its goroutine polls completions, posts operations, and makes
+// the objects again after a loss of the device. No other goroutine may use the fields while it runs.
 type worker struct {
 	*queuePair
 	endpoint *endpoint      // nil while the device is gone
-	lost     error          // why the device is gone
+	lost     error          // why the device is gone, or nil
 	totals   []backend.Pair // by counter, over all endpoints of this process
 	job      *job
-	batch    uint64 // of the last job
+	batch    uint64 // the number of the last job
 	wc       [wcBatch]ibv.WC
 	send     [wrBatch]ibv.SendWR
 }
 
-// fault is the first completion in error.
+// fault is the first completion in error since the queue pair was connected. It tells the cause: later ones
+// only follow from it.
 type fault struct {
 	op     int
-	status ibv.WCStatus // WCSuccess: there was no completion in error
+	status ibv.WCStatus // WCSuccess if there was none
 }
 
 func (f fault) String() string {
@@ -96,7 +97,7 @@ func (w *worker) run() {
 	}
 }
 
-// pause returns the pause after so many empty steps in a row.
+// pause returns the time to wait after idle empty steps in a row.
 func (w *worker) pause(idle int) time.Duration {
 	switch {
 	case w.endpoint == nil:
@@ -109,8 +110,8 @@ func (w *worker) pause(idle int) time.Duration {
 	return min(pauseMin<<min(idle, 16), time.Duration(w.set.idlePause.Load()))
 }
 
-// step polls completions and posts operations once, or makes the endpoint again if its device is back. It
-// returns false if there was nothing to do.
+// step polls completions and posts operations once. While the device is gone, it tries to make the endpoint
+// again instead. It returns false if there was nothing to do.
 func (w *worker) step() (progress bool) {
 	if w.endpoint == nil {
 		return w.remake()
@@ -124,7 +125,7 @@ func (w *worker) step() (progress bool) {
 }
 
 // drain polls completions, counts them, and posts the used receives again. It stops after drainRounds
-// batches, so that a queue that fills as fast does not delay requests.
+// batches: a queue that fills as fast as we poll must not delay requests.
 func (w *worker) drain() (n int, err error) {
 	e := w.endpoint
 	for range drainRounds {
@@ -139,7 +140,7 @@ func (w *worker) drain() (n int, err error) {
 			return n, err
 		}
 
-		if failed { // which may have changed the state of the queue pair
+		if failed { // the queue pair may be in ERR now
 			if err := w.queryState(); err != nil {
 				return n, err
 			}
@@ -156,10 +157,11 @@ func (w *worker) drain() (n int, err error) {
 	return n, nil
 }
 
-// errForeign is a completion of no request: its wr_id names no kind of operation, or no job.
+// errForeign reports a completion whose wr_id we have never posted. Only a broken library returns one, so a
+// trial refuses the device (Try).
 var errForeign = errors.New("ibv_poll_cq returned a completion of no request")
 
-// poll takes a batch of completions off the queue.
+// poll fills wc with a batch of completions and returns their number.
 func (w *worker) poll() (int, error) {
 	n, err := w.endpoint.cq.Poll(w.wc[:])
 	if err != nil {
@@ -173,8 +175,8 @@ func (w *worker) poll() (int, error) {
 	return n, nil
 }
 
-// hasPosted reports whether a wr_id may be of a request that this worker has posted: of a receive, or of an
-// operation of a job.
+// hasPosted reports whether this worker may have posted a request with this wr_id: a receive, or an operation
+// of a job.
 func (w *worker) hasPosted(id uint64) bool {
 	op, batch := opOf(id), batchOf(id)
 	if op == opRecv {
@@ -184,8 +186,8 @@ func (w *worker) hasPosted(id uint64) bool {
 	return posted && batch > 0 && batch <= w.batch
 }
 
-// endOperations removes completed operations from the outstanding ones. It returns the number of messages
-// received, and whether a completion was in error.
+// endOperations takes completed operations off the number of outstanding ones. It returns the number of
+// received messages, and whether any completion was in error.
 func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 	e := w.endpoint
 	sent := int64(0)
@@ -206,7 +208,7 @@ func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 
 		if !ok {
 			failed = true
-			if e.fault.status == ibv.WCSuccess { // the first one says why; the others follow from it
+			if e.fault.status == ibv.WCSuccess {
 				e.fault = fault{op, c.Status}
 			}
 		}
@@ -217,8 +219,8 @@ func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 	return received, failed
 }
 
-// count counts completions by the source, and stores the totals. A source that fails is replaced by
-// ibv_poll_cq, unless the device fails too: then count returns the error of the device.
+// count has the source count completions, and stores the totals. If the source fails on a working device,
+// ibv_poll_cq replaces it. If the device fails too, count returns the device's error.
 func (w *worker) count(done []ibv.WC, at int64, last bool) error {
 	e := w.endpoint
 	fresh, err := e.source.count(done, w.totals, at, last)
@@ -234,15 +236,15 @@ func (w *worker) count(done []ibv.WC, at int64, last bool) error {
 	return nil
 }
 
-// storeTotals stores the totals as of the time at, for the poller.
+// storeTotals hands the totals, as of the time at, to the poller.
 func (w *worker) storeTotals(at int64) {
 	for i, c := range w.counters {
 		c.last.Store(w.totals[i], at)
 	}
 }
 
-// replaceSource has ibv_poll_cq count in place of a source that failed. It cannot count operations
-// of the peer.
+// replaceSource lets ibv_poll_cq count in place of the failed source. Counters of the peer's operations stop,
+// because these leave no completion here.
 func (w *worker) replaceSource(why error) {
 	e := w.endpoint
 	e.reject(e.mode, why)
@@ -264,7 +266,7 @@ func (w *worker) replaceSource(why error) {
 	w.publishView()
 }
 
-// countLast counts the completions until now, before the endpoint is closed.
+// countLast counts the completions so far. Callers must close the endpoint next.
 func (w *worker) countLast() {
 	e := w.endpoint
 	if e == nil {
@@ -277,7 +279,7 @@ func (w *worker) countLast() {
 			k = 0
 		}
 		w.endOperations(w.wc[:k])
-		// After an error the totals include every polled completion.
+		// Even after an error the totals include every polled completion.
 		if _, err := e.source.count(w.wc[:k], w.totals, at, true); err != nil {
 			w.log.Debug("counting completions to the end", "err", err)
 		}
@@ -285,7 +287,7 @@ func (w *worker) countLast() {
 			break
 		}
 	}
-	// A device may count a polled completion later, but is not read again.
+	// The device's counter may lag behind ibv_poll_cq, and we will not read it again.
 	raiseTo(w.totals, e.polled)
 	w.storeTotals(at)
 }

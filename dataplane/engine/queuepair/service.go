@@ -42,7 +42,8 @@ func (s *Set) List(context.Context) ([]dataplane.QueuePairState, error) {
 	return out, nil
 }
 
-// Connect implements dataplane.QueuePairs. It does not wait for control calls.
+// Connect implements dataplane.QueuePairs. It takes no lock of the engine, so it does not wait for control
+// calls. The zero peer stands for the peer in the configuration.
 func (s *Set) Connect(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
 	q, err := s.find(name)
 	if err != nil {
@@ -52,14 +53,14 @@ func (s *Set) Connect(ctx context.Context, name string, peer dataplane.QueuePair
 		return q.connect(ctx, peer, true)
 	}
 	if !s.hasPeer(q) {
-		return fmt.Errorf("queue pair %q: %w: %w", name, errNoPeer, dataplane.ErrInvalid)
+		return fmt.Errorf("queue pair %q: connecting it: %w: give the peer's address: %w", name, errNoPeer, dataplane.ErrInvalid)
 	}
 	return s.connect(ctx, q, true)
 }
 
 var errNoPeer = errors.New("the configuration names no peer and no queue pair to connect it to")
 
-// Post implements dataplane.QueuePairs. It does not wait for control calls.
+// Post implements dataplane.QueuePairs. Like Connect, it does not wait for control calls.
 func (s *Set) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	q, err := s.find(name)
 	if err != nil {
@@ -68,7 +69,7 @@ func (s *Set) Post(ctx context.Context, name string, op dataplane.Operation, cou
 	return q.post(ctx, op, count)
 }
 
-// find returns the queue pair of that name while the instance is open.
+// find returns the queue pair with this name. After the instance is closed it finds none.
 func (s *Set) find(name string) (*queuePair, error) {
 	if s.opts.Closed() {
 		return nil, dataplane.ErrClosed
@@ -81,12 +82,12 @@ func (s *Set) find(name string) (*queuePair, error) {
 	return nil, fmt.Errorf("queue pair %q: %w", name, dataplane.ErrNotFound)
 }
 
-// connect connects a queue pair as the configuration says: to its peer, or to the other queue pair,
-// whichever of the two names the other. A queue pair that is connected so already stays as it is, unless
-// anew is set. A queue pair whose other end is gone waits for it.
+// connect connects a queue pair as configured: to its peer, or to the queue pair named by its `connect`.
+// An existing connection stays as it is, unless anew is set. If the other end is gone, watch connects the
+// two when it returns.
 //
-// A reliable connection has two ends, so one `connect` in the configuration connects both queue pairs. A
-// datagram needs to know its destination alone.
+// A reliable connection has two ends, so a single `connect` in the configuration connects both queue
+// pairs. A datagram queue pair needs only its own destination.
 func (s *Set) connect(ctx context.Context, q *queuePair, anew bool) error {
 	if q.cfg.Peer != nil {
 		return q.connect(ctx, *q.cfg.Peer, anew)
@@ -107,7 +108,7 @@ func (s *Set) connect(ctx context.Context, q *queuePair, anew bool) error {
 	return errors.Join(errs...)
 }
 
-// hasPeer reports whether the configuration connects the queue pair.
+// hasPeer reports whether the configuration names anything to connect the queue pair to.
 func (s *Set) hasPeer(q *queuePair) bool {
 	if q.cfg.Peer != nil || q.cfg.Connect != "" {
 		return true

@@ -27,15 +27,15 @@ type Options struct {
 	Entry func(shm.Entry) (shm.Handle, shm.Continuity, error)
 	// Publish sends an event to the receivers of the instance.
 	Publish func(dataplane.Event)
-	// Refuse returns why a device must not be used, or nil; "" stands for libibverbs itself.
+	// Refuse returns the reason against using a device, or nil. The device "" is libibverbs itself.
 	Refuse func(device string) error
-	// Calls is told of every call of a verb. It may be nil.
+	// Calls observes every call of a verb (optional).
 	Calls ibv.Calls
 	// Closed reports whether the instance is closed.
 	Closed func() bool
 }
 
-// Mirror is the part of shm.Writer that queue pairs use while they run.
+// Mirror is what running queue pairs need of shm.Writer.
 type Mirror interface {
 	SetSource(h shm.Handle, source, basis string) error
 	SetFlags(h shm.Handle, valid, stale, ambiguous bool) error
@@ -54,9 +54,9 @@ type Set struct {
 	byID []*counter
 
 	idlePause atomic.Int64    // longest pause between two polls of a completion queue, ns
-	changed   chan struct{}   // states, and so conditions, may have changed
-	remade    chan *queuePair // made again on a device that returned, and to be connected
-	ctx       context.Context // of the goroutines beside the workers
+	changed   chan struct{}   // signals that conditions may have changed
+	remade    chan *queuePair // made again on a returned device; watch connects them
+	ctx       context.Context // of watch and of the workers' listeners
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 }
@@ -66,7 +66,7 @@ var (
 	_ backend.TimedCounters = (*Set)(nil)
 )
 
-// New returns the queue pairs of the configuration. Start makes them.
+// New returns a Set without verbs objects. Call Start to make them.
 func New(o Options) *Set {
 	s := &Set{
 		opts:    o,
@@ -82,15 +82,16 @@ func New(o Options) *Set {
 	return s
 }
 
-// SetPeriod sets the longest pause between two polls of an idle completion queue. 0 is dataplane.DefaultPollPeriod.
+// SetPeriod sets the longest pause between two polls of an idle completion queue: the poller's period,
+// within pauseIdleLeast and pauseIdleMost. 0 means dataplane.DefaultPollPeriod.
 func (s *Set) SetPeriod(period time.Duration) {
 	pause := cmp.Or(period, dataplane.DefaultPollPeriod)
 	pause = min(max(pause, pauseIdleLeast), pauseIdleMost)
 	s.idlePause.Store(int64(pause))
 }
 
-// Start gives each counter its entry in the mirror, makes every queue pair and connects those that the
-// configuration connects. After an error Close frees what was made.
+// Start opens an entry in the mirror for each counter, makes every queue pair, and connects them as
+// configured. After an error, callers must still call Close to free what Start has made.
 func (s *Set) Start() error {
 	if len(s.all) == 0 {
 		return nil
@@ -106,7 +107,7 @@ func (s *Set) Start() error {
 		return err
 	}
 
-	// Connecting is work of the workers, so they run first. watch connects those that are made again.
+	// The workers connect, so they must run first. watch starts last: it connects queue pairs made again.
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	for _, q := range s.all {
 		s.running.Go(q.worker.run)
@@ -120,7 +121,8 @@ func (s *Set) Start() error {
 	return nil
 }
 
-// openEntries finds or makes the mirror's entries of the counters.
+// openEntries opens the mirror's entry of each counter: that of the previous process if it is the same
+// counter, otherwise a new one.
 func (s *Set) openEntries() (err error) {
 	for _, q := range s.all {
 		for _, c := range q.counters {
@@ -133,7 +135,8 @@ func (s *Set) openEntries() (err error) {
 	return nil
 }
 
-// openLibrary loads libibverbs, unless it is refused, and notes the network namespace of its devices.
+// openLibrary loads libibverbs, unless it is refused. It also opens the current network namespace, because
+// devices are only visible in their own.
 func (s *Set) openLibrary() (err error) {
 	if s.opts.Refuse("") == nil {
 		rdma := s.opts.Config.RDMA
@@ -152,8 +155,8 @@ func (s *Set) openLibrary() (err error) {
 	return err
 }
 
-// makeEndpoints makes the queue pairs. One on a refused device waits as on a lost device, because the other
-// devices can count.
+// makeEndpoints makes the queue pairs. A refused device must not keep the other devices from counting, so we
+// treat it like a lost one: its queue pairs wait for it.
 func (s *Set) makeEndpoints() error {
 	for _, q := range s.all {
 		err := q.worker.makeEndpoint()
@@ -178,19 +181,21 @@ func (e *refusedError) Unwrap() error { return e.error }
 // watchPeriod is the time between two looks at the list of devices.
 const watchPeriod = backend.CalmTicks * backend.ReturnPeriod
 
-// watch connects queue pairs that were made again. It also checks whether devices are still listed
-// and carry out commands, because some drivers (rxe) send no event when a device is removed.
+// watch connects the queue pairs made again, and tries once more later if this fails. It also checks the
+// devices, because some drivers (rxe) send no event when a device is removed.
 func (s *Set) watch(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 
-	unconnected := make(map[*queuePair]bool)
+	unconnected := make(map[*queuePair]bool) // those to try again at the next tick
 	reconnect := func(q *queuePair) {
 		err := s.connect(ctx, q, false)
-		unconnected[q] = err != nil
-		if err != nil {
-			q.log.Warn("connecting a queue pair again", "err", err)
+		if err == nil {
+			delete(unconnected, q)
+			return
 		}
+		unconnected[q] = true
+		q.log.Warn("connecting a queue pair again", "err", err)
 	}
 
 	for {
@@ -201,17 +206,15 @@ func (s *Set) watch(ctx context.Context) {
 			reconnect(q)
 		case <-tick.C:
 			s.CheckDevices()
-			for q, is := range unconnected {
-				if is {
-					reconnect(q)
-				}
+			for q := range unconnected {
+				reconnect(q)
 			}
 		}
 	}
 }
 
-// open opens a device. If that fails, the error of listing the devices may be a better reason: a
-// kernel without uverbs lists none.
+// open opens a device. If this fails, we also list the devices: on a kernel without uverbs the error of the
+// list is the better reason.
 func (s *Set) open(device string) (c *ibv.Context, err error) {
 	err = s.ns.Do(func() error {
 		if err := s.opts.Refuse(device); err != nil {
@@ -238,8 +241,9 @@ func (s *Set) devices() (list []ibv.Device, err error) {
 	return list, err
 }
 
-// CheckDevices tells each worker whether its device is listed. A device may return, and its queue pair be
-// made again, while the list is read. Each event therefore names the endpoint that was there before.
+// CheckDevices tells each worker whether its device is listed. While we read the list, a device may return
+// and its worker may make a new endpoint, to which the list does not apply. So each event names the endpoint
+// from before, and the worker ignores it if it has another one by then.
 func (s *Set) CheckDevices() {
 	if s.lib == nil {
 		return
@@ -265,13 +269,13 @@ func (s *Set) CheckDevices() {
 		}
 		select {
 		case q.events <- event{kind: kind, endpoint: before[i]}:
-		default: // the worker is inside a verb: a device that hangs must not delay the check of the others
+		default: // the worker hangs inside a verb, and must not delay the check of the other devices
 		}
 	}
 }
 
-// Close counts the last completions, ends the goroutines and unloads the library. The
-// counters can still be read. Close waits at most backend.CloseBound.
+// Close counts the last completions, ends the goroutines and unloads the library. The counters stay
+// readable. If a device hangs, Close returns an error after backend.CloseBound.
 func (s *Set) Close() error {
 	if s == nil {
 		return nil
@@ -286,7 +290,8 @@ func (s *Set) Close() error {
 	}
 }
 
-// release ends the goroutines, then closes the queue pairs, then the library under them.
+// release ends the goroutines, then closes the queue pairs, which no goroutine uses any more, and the library
+// last.
 func (s *Set) release() error {
 	if s.stop != nil {
 		s.stop()

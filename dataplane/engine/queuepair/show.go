@@ -13,15 +13,15 @@ const (
 	completionBasis = "errors"
 )
 
-// current returns the view of now.
+// current returns a copy of the newest view.
 func (q *queuePair) current() view {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.view
 }
 
-// setView publishes v, first to readers of the mirror: a caller that learns of a loss from v
-// finds the counters marked as stale.
+// setView publishes v. The mirror comes first, so whoever learns of a loss from v finds the counters
+// marked as stale already.
 func (q *queuePair) setView(v view) {
 	q.mirrorMu.Lock()
 	defer q.mirrorMu.Unlock()
@@ -35,12 +35,12 @@ func (q *queuePair) setView(v view) {
 
 	select {
 	case q.set.changed <- struct{}{}:
-	default: // one is pending
+	default: // a signal is pending already
 	}
 }
 
-// writeSource writes the source of the counters, and whether they are stale, to the mirror. It is called
-// with mirrorMu held.
+// writeSource writes the source of the counters, and whether they are stale, to the mirror. The caller
+// holds mirrorMu.
 func (q *queuePair) writeSource(v view) {
 	lost := v.lost != nil
 	for _, c := range q.counters {
@@ -53,7 +53,7 @@ func (q *queuePair) writeSource(v view) {
 	}
 }
 
-// writeContinuity writes the continuity of a counter to the mirror. It is called with mirrorMu held.
+// writeContinuity writes the continuity of a counter to the mirror. The caller holds mirrorMu.
 func (q *queuePair) writeContinuity(c *counter) {
 	q.mu.Lock()
 	continuity := c.continuity
@@ -63,7 +63,7 @@ func (q *queuePair) writeContinuity(c *counter) {
 	}
 }
 
-// writeAgain writes the state of every counter to a mirror that replaced the file before it.
+// writeAgain is [Set.WriteAgain] for one queue pair.
 func (q *queuePair) writeAgain() {
 	q.mirrorMu.Lock()
 	defer q.mirrorMu.Unlock()
@@ -74,8 +74,8 @@ func (q *queuePair) writeAgain() {
 }
 
 // interrupt declares a discontinuity of every counter that may have missed completions, and publishes an
-// event with the reason. allEnded says that no operation posted here was outstanding: counters of such
-// operations then missed none. Counters of operations that the peer begins always may have.
+// event with the reason. With allEnded none of our operations was outstanding, so counters of only these
+// have missed nothing. Counters of the peer's operations may always have missed some.
 func (q *queuePair) interrupt(why string, allEnded bool) {
 	q.mirrorMu.Lock()
 	defer q.mirrorMu.Unlock()

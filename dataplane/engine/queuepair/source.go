@@ -11,21 +11,26 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// completionSource counts the completions of a queue pair. The worker polls the completion queue with every
-// source, because no source makes a device leave a completion out.
+// completionSource counts the completions of a queue pair. Whatever the source, the worker polls the completion
+// queue, because the device writes every completion there too.
 type completionSource interface {
-	// count adds to totals the completions since the last call. done are the completions that
-	// ibv_poll_cq has just returned. A source that has to ask a device may leave that for a later
-	// call, unless this is the last. fresh says that it has asked: totals are as of at, or later.
-	// After an error totals include every polled completion.
+	// count adds to totals the completions since the last call. done are the completions just polled.
+	//
+	// A source that has to ask the device may put this off, unless last is set. If fresh is true, it has
+	// asked, and totals are as of the time at or later. Even after an error, totals include every polled
+	// completion.
 	count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (fresh bool, err error)
-	// hideWords sends readers of the device's words in the mirror back to the ordinary value. Totals stay.
+
+	// hideWords makes readers of the mirror load the ordinary value instead of the device's words. It leaves
+	// the totals alone.
 	hideWords() error
-	// Close frees the counters of the source, after the queue pair is destroyed.
+
+	// Close frees the counters of the source. Call it after destroying the queue pair.
 	Close() error
 }
 
-// candidate is a source to try with a queue pair in RESET. open returns the mode in which it counts.
+// candidate is a source that chooseSource may try, on a queue pair in RESET. open returns the mode in which the
+// source counts.
 type candidate struct {
 	source dataplane.CompletionSource
 	open   func(e *endpoint) (s completionSource, mode string, err error)
@@ -48,8 +53,8 @@ func (e *endpoint) candidates() []candidate {
 	return all
 }
 
-// The modes of dataplane.Source: the words of dataplane.CompletionSource, and one more for a device that
-// writes into the mirror.
+// The modes of dataplane.Source: the values of dataplane.CompletionSource, and one more for a device that counts
+// in the mirror.
 const (
 	modeCompCntr = string(dataplane.SourceCompCntr)
 	modeExternal = modeCompCntr + "+external"
@@ -57,8 +62,8 @@ const (
 	modePoll     = string(dataplane.SourcePollCQ)
 )
 
-// chooseSource makes the queue pair with the first source that can count it, and keeps the errors of the
-// sources before. Each source gets a new queue pair, because a completion counter cannot be detached.
+// chooseSource makes the queue pair with the first source that works, and records the reasons against the earlier
+// ones. Each source gets a new queue pair, because a completion counter cannot be detached.
 func (e *endpoint) chooseSource() error {
 	var errs []error
 	for _, c := range e.candidates() {
@@ -80,13 +85,13 @@ func (e *endpoint) chooseSource() error {
 	return fmt.Errorf("%w: %w", dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
-// reject keeps the reason against a source, for the list of queue pairs.
+// reject records the reason against a source. Users see it in the list of queue pairs.
 func (e *endpoint) reject(source string, err error) {
 	e.rejected = append(e.rejected, dataplane.Rejection{Backend: source, Reason: backend.ReasonOf(err)})
 }
 
-// refuseRemote returns an error if a counter is to count operations of the peer, which leave no completion
-// in a queue here.
+// refuseRemote returns an error if a counter includes operations of the peer: these leave no completion in our
+// queue.
 func (e *endpoint) refuseRemote() error {
 	for kind, i := range e.index {
 		if op := dataplane.Operations()[kind]; i >= 0 && op.Remote() {
@@ -101,7 +106,8 @@ func (e *endpoint) refuseRemote() error {
 	return nil
 }
 
-// refuseCollapsed always fails: ibv_create_qp takes only completion queues that libibverbs made.
+// refuseCollapsed always fails: ibv_create_qp takes only completion queues made by libibverbs. It exists to tell the
+// user why.
 func refuseCollapsed(e *endpoint) (completionSource, string, error) {
 	if err := e.refuseRemote(); err != nil {
 		return nil, "", err
@@ -114,7 +120,7 @@ func refuseCollapsed(e *endpoint) (completionSource, string, error) {
 	}
 }
 
-// pollSource counts the completions that ibv_poll_cq returns. Every device has it.
+// pollSource counts polled completions. It works on every device.
 type pollSource struct{ index *counterIndex }
 
 func openPoll(e *endpoint) (completionSource, string, error) {
@@ -134,11 +140,12 @@ func (s pollSource) count(done []ibv.WC, totals []backend.Pair, _ int64, _ bool)
 func (pollSource) hideWords() error { return nil }
 func (pollSource) Close() error     { return nil }
 
-// fallbackSource is ibv_poll_cq in place of a source that failed. The failed source may have counted
-// completions that are polled later. So the total stands still until the polled one has caught up with it.
+// fallbackSource counts polled completions in place of a failed source. The failed source may have been ahead of
+// ibv_poll_cq. So the total does not change until the polled total has caught up with it: otherwise some completions
+// would count twice.
 type fallbackSource struct {
 	index  *counterIndex
-	polled []backend.Pair // totals of the completions that ibv_poll_cq returned
+	polled []backend.Pair // totals of the polled completions
 }
 
 func (s fallbackSource) count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (bool, error) {
@@ -150,7 +157,7 @@ func (s fallbackSource) count(done []ibv.WC, totals []backend.Pair, at int64, la
 func (fallbackSource) hideWords() error { return nil }
 func (fallbackSource) Close() error     { return nil }
 
-// raiseTo raises totals that are below those of the completions that ibv_poll_cq returned.
+// raiseTo raises each total to the polled one if it is lower.
 func raiseTo(totals, polled []backend.Pair) {
 	for i, p := range polled {
 		t := &totals[i]

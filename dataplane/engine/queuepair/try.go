@@ -13,14 +13,15 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// tryBound is how long the operations of all trials of a device are waited for. It is less than the bound of a trial's
-// process: an operation that does not complete, because the link is down, does not cost the device.
+// tryBound limits the wait for all operations in a trial of a device. It is shorter than the bound of the trial's
+// process: an operation may fail to complete just because the link is down, and this must not exclude the device.
 const tryBound = time.Second
 
-// Try makes each queue pair as an instance does, one after the other, connects it to itself, posts an operation of each
-// kind that it can post, and polls the completions. It returns an error if ibv_poll_cq returns a completion of no
-// request. It returns no other error of a verb, because Start returns the same error: a trial of a device otherwise fails
-// only if a verb crashes or hangs.
+// Try makes each queue pair as an instance would, one after the other, connects it to itself, posts an operation of
+// every possible kind, and polls the completions.
+//
+// It returns an error only if ibv_poll_cq returns a completion of no request. Errors of verbs do not matter in a trial,
+// because Start will return them again. A trial is there to find verbs that crash or hang.
 func Try(lib *ibv.Library, cfgs []dataplane.QueuePair) error {
 	ns, err := backend.CurrentNetns()
 	if err != nil {
@@ -48,7 +49,7 @@ func Try(lib *ibv.Library, cfgs []dataplane.QueuePair) error {
 	return errors.Join(errs...)
 }
 
-// tryOn makes the endpoint of a worker that does not run, uses it and destroys it.
+// tryOn makes an endpoint, uses it and destroys it. It does the worker's work itself, so the worker must not run.
 func tryOn(w *worker, until time.Time) error {
 	e, err := newEndpoint(w.queuePair, w.totals)
 	if err != nil {
@@ -69,7 +70,7 @@ func tryOn(w *worker, until time.Time) error {
 			return err
 		}
 	}
-	_, err = w.drain() // also of a queue pair that posts nothing
+	_, err = w.drain() // a queue pair may post nothing, and a broken library return a completion all the same
 	return err
 }
 
@@ -92,8 +93,8 @@ func tryOperation(w *worker, kind int, until time.Time) error {
 	return j.err
 }
 
-// noMirror stands for the mirror in a trial. It has no device segment: counters of the device are made in memory of the
-// library, and counterModes tries those in memory of the caller.
+// noMirror replaces the mirror in a trial. Without a device segment the device's counters are made in memory of the
+// library; counterModes tries counters in memory of the caller.
 type noMirror struct{}
 
 var errNoMirror = errors.New("a trial has no mirror")

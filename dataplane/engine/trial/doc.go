@@ -1,14 +1,14 @@
 // Package trial decides which RDMA devices an instance may use.
 //
-// libibverbs and the libraries that it loads run in the instance's process, and a crash of theirs ends it. So a
-// [Guard] starts a process for each device before its first use, once per use and start. The process makes one of
-// each object that the instance will use, within [Bound]. Before each verb it writes the verb's name to a page that it
-// shares with the instance (package verbpage).
+// libibverbs and its provider libraries run in the instance's process, so a crash in one of them ends the instance.
+// Therefore a [Guard] tries each device in a process of its own, once per kind of use and start of the instance. The
+// process makes one of each object that the instance will use, within [Bound]. Before each verb it writes the verb's
+// name to a page shared with the instance (package verbpage).
 //
-// A device whose trial crashes or hangs is not used: the verb is the reason, and its flows are counted by other
-// backends. Results are not stored. A device that passes its trial and crashes later is the concern of the supervisor
-// in package plugin, which names it in hosted.Host.Excluded at the next start.
+// If a trial crashes or hangs, the instance does not use the device, and gives the verb as the reason. Other backends
+// count its flows. Results last as long as the instance. A device may also pass its trial and crash later: then the
+// supervisor in package plugin names it in hosted.Host.Excluded at the next start.
 //
-// The package is below the packages that open devices, rdma and queuepair, because both ask the guard first. The
-// process of a trial calls functions of both, so its main function is above them: engine.TrialMain.
+// Packages rdma and queuepair open devices and ask the guard first, so this package is below them. The process of a
+// trial calls both, so its main function is above them: engine.TrialMain.
 package trial

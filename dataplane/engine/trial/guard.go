@@ -14,34 +14,34 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Command is the command line of a trial. The program's main function must call engine.TrialMain
-// first. With the zero value devices are used without a trial.
+// Command is the command line of a trial. The main function of the program must call engine.TrialMain first. With
+// the zero value there are no trials, and devices are used at once.
 type Command struct {
 	Path string
 	Args []string // from the program's name on, as os.Args
 }
 
-// Bound is how long a trial may take.
+// Bound is the time allowed for a trial. A trial that takes longer hangs in a verb.
 const Bound = 5 * time.Second
 
 // Options are the options of a guard.
 type Options struct {
 	Command    Command
-	RDMA       dataplane.RDMAConfig  // the libraries
+	RDMA       dataplane.RDMAConfig  // paths of the libraries
 	QueuePairs []dataplane.QueuePair // of the configuration
-	Calls      ibv.Calls             // is told of every call of a verb; may be nil
-	Excluded   map[string]string     // devices that are not used, with the reasons; "" is libibverbs itself
+	Calls      ibv.Calls             // observes every call of a verb (optional)
+	Excluded   map[string]string     // reason by device that must not be used; "" is libibverbs itself
 	Logger     *slog.Logger
 }
 
-// Guard runs trials and keeps their results as long as the instance lives. It tries a device once for each use. A
-// nil guard allows every device.
+// Guard runs trials and remembers their results as long as the instance runs. It tries a device once for its queue
+// pairs, and once for flows. A nil guard allows every device.
 //
 // Lock order: trialMu, then mu.
 type Guard struct {
 	opts Options
 
-	trialMu sync.Mutex // held during a trial, so that one runs at a time
+	trialMu sync.Mutex // held during a trial: only one may run at a time
 
 	mu             sync.Mutex
 	resultByDevice map[string]result // "" is the library itself
@@ -49,11 +49,12 @@ type Guard struct {
 
 // result is the result of a trial.
 type result struct {
-	err   error // why the device is not used; nil: the trial has ended well
-	flows bool  // the trial included the verbs that counting flows calls
+	err   error // why the device is not used, or nil
+	flows bool  // the trial called the verbs for counting flows too
 }
 
-// covers reports whether the result holds for a request. A device that failed a trial is not used at all.
+// covers reports whether the result answers a request, too. A failed trial answers all: we do not use the device for
+// anything.
 func (v result) covers(r Request) bool { return v.err != nil || v.flows || !r.Flows }
 
 // New returns a guard that refuses the devices in o.Excluded.
@@ -65,7 +66,7 @@ func New(o Options) *Guard {
 	return g
 }
 
-// Calls returns the receiver of every call of a verb, or nil.
+// Calls returns Options.Calls, for those who open a device after its trial.
 func (g *Guard) Calls() ibv.Calls {
 	if g == nil {
 		return nil
@@ -73,7 +74,7 @@ func (g *Guard) Calls() ibv.Calls {
 	return g.opts.Calls
 }
 
-// Library tries the library and its list of devices, and returns why they cannot be used, or nil.
+// Library tries loading libibverbs and listing the devices. The error says why neither must be done.
 func (g *Guard) Library() error {
 	if g == nil {
 		return nil
@@ -81,8 +82,8 @@ func (g *Guard) Library() error {
 	return g.pass(Request{})
 }
 
-// Device tries a device, as r says and for the queue pairs of the configuration, and returns why it cannot be
-// used, or nil.
+// Device tries a device for the use described by r, and for the queue pairs of the configuration. The error says why
+// the device must not be used.
 func (g *Guard) Device(r Request) error {
 	if g == nil {
 		return nil
@@ -99,7 +100,7 @@ func (g *Guard) Device(r Request) error {
 	return g.pass(r)
 }
 
-// pass returns the result of an earlier trial that covers the request, or that of a new one.
+// pass returns the result of an earlier trial if it covers the request, and runs a new trial otherwise.
 func (g *Guard) pass(r Request) error {
 	g.trialMu.Lock()
 	defer g.trialMu.Unlock()
@@ -117,7 +118,7 @@ func (g *Guard) pass(r Request) error {
 		why = refusalIn(reply)
 	}
 	switch {
-	case err != nil: // nothing is known against the device: use it
+	case err != nil: // the trial did not run, so nothing is known against the device: use it
 		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
 	case why != "":
 		v.err = newCrashedError(r.Device, why)
@@ -130,8 +131,8 @@ func (g *Guard) pass(r Request) error {
 	return v.err
 }
 
-// refusalIn returns the reason of a trial that ended by itself and refused the device, or "". The words are the
-// library's and reach a terminal, so they are quoted.
+// refusalIn returns the reason if a trial ended normally and refused the device, or "". The text may come from a
+// broken library and may reach a terminal, so we quote it.
 func refusalIn(text []byte) string {
 	var reply Reply
 	if len(text) == 0 || json.Unmarshal(text, &reply) != nil || reply.Refused == "" {
@@ -140,8 +141,9 @@ func refusalIn(text []byte) string {
 	return "a process that tried it out refused it: " + strconv.Quote(reply.Refused)
 }
 
-// Probe runs a process that probes the library or a device. r.Probe is the first of the features that the probe reports.
-// If the process crashes or hangs, or cannot be started, the results of all features are inconclusive. No result is kept.
+// Probe runs a process to probe the library or a device. r.Probe must be the first of features, which are those reported
+// by the probe. If the process crashes, hangs or does not start, all features are inconclusive. Probes do not affect
+// the use of the device, so no result is remembered.
 func (g *Guard) Probe(r Request, features []string) (reply Reply) {
 	text, why, err := g.try(r)
 	fix := ""
@@ -167,7 +169,7 @@ func (g *Guard) Probe(r Request, features []string) (reply Reply) {
 	return reply
 }
 
-// crashedError is why a device, or the library, is not used: its trial crashed or hung, or it is excluded.
+// crashedError is the reason against using a device, or the library: its trial crashed or hung, or it is excluded.
 type crashedError struct {
 	probe.UnsupportedError
 	device string
@@ -188,10 +190,10 @@ func newCrashedError(device, why string) error {
 	}
 }
 
-// FixCrash is the next step for a device that is not used.
+// FixCrash is the next step after a crashed or hanging trial.
 const FixCrash = "install another release of rdma-core, or of the device's own libraries, and start the instance again"
 
-// orLibrary returns the device's name, or the library's if the device is "".
+// orLibrary returns device, or the name of the library if device is "".
 func orLibrary(device string) string {
 	if device == "" {
 		return "libibverbs"
@@ -199,7 +201,7 @@ func orLibrary(device string) string {
 	return device
 }
 
-// Conditions lists the devices that are not used, or the library.
+// Conditions lists the devices, or the library, that we do not use because of a crash.
 func (g *Guard) Conditions() (out []dataplane.Condition) {
 	if g == nil {
 		return nil

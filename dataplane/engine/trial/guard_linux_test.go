@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A device that was tried for its queue pairs is tried again before flows are counted on it, and not a
-// third time. One that failed either trial is left alone for both uses.
-func TestADeviceIsTriedForEachUse(t *testing.T) {
+// A device tried for its queue pairs is tried once more before flows are counted on it. If either trial fails, neither
+// use is allowed.
+func TestGuardTriesADeviceOnceForEachUse(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		exit  string // of a trial whose request has flows

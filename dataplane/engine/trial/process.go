@@ -16,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
-// try runs the process of a request. It returns the bytes that the process replied, and why the process did not end
-// well, or "". The error is why the process could not be started.
+// try runs a process for a request and returns its reply. If the process crashes or hangs, why says how and in which
+// verb. The error is non-nil only if the process could not be started.
 func (g *Guard) try(r Request) (reply []byte, why string, err error) {
 	r.RDMA = g.opts.RDMA
 	request, err := json.Marshal(r)
@@ -35,7 +35,7 @@ func (g *Guard) try(r Request) (reply []byte, why string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("making the pipe of a trial: %w", err)
 	}
-	defer out.Close() // which also ends readReply
+	defer out.Close() // this also ends readReply
 
 	var wrote head
 	cmd := g.command(request, &wrote, file, in)
@@ -48,7 +48,7 @@ func (g *Guard) try(r Request) (reply []byte, why string, err error) {
 
 	how := waitFor(cmd, page)
 	if how == "" {
-		// The reply is complete, but a process that the library started may still hold the pipe open.
+		// The reply is complete, but a process started by the library may still have the pipe open.
 		_ = out.SetReadDeadline(time.Now().Add(time.Second))
 		return <-replied, "", nil
 	}
@@ -64,8 +64,9 @@ func (g *Guard) try(r Request) (reply []byte, why string, err error) {
 	return nil, why, nil
 }
 
-// command returns the process of a trial, not started. It gets the request from stdin, the page of its verbs as
-// descriptor 3 and the pipe of its reply as descriptor 4; stdout and stderr are the library's to write to.
+// command describes the process of a trial. It reads the request from stdin, names its verbs in the page of
+// descriptor 3, and writes its reply to descriptor 4. Stdout and stderr are left to the library, which may write to
+// either.
 func (g *Guard) command(request []byte, wrote *head, page, reply *os.File) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        g.opts.Command.Path,
@@ -75,15 +76,15 @@ func (g *Guard) command(request []byte, wrote *head, page, reply *os.File) *exec
 		Stderr:      wrote,
 		ExtraFiles:  []*os.File{page, reply},
 		WaitDelay:   time.Second,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, // a signal to the group reaches the library's own processes, too
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, // so that we can also kill processes started by the library
 	}
 }
 
-// maxReply bounds the reply of a trial.
+// maxReply limits the reply of a trial: a broken library may write to the pipe without end.
 const maxReply = 1 << 20
 
-// readReply reads the reply until its end, or until out is closed. Half a reply cannot be decoded, so the error is
-// not needed.
+// readReply reads the reply until its end, or until out is closed. It drops the error: half a reply fails to decode
+// anyway.
 func readReply(out *os.File) <-chan []byte {
 	replied := make(chan []byte, 1)
 	go func() {
@@ -93,7 +94,7 @@ func readReply(out *os.File) <-chan []byte {
 	return replied
 }
 
-// waitFor waits for the end of a trial, and kills it after Bound. It returns how the trial failed, or "".
+// waitFor waits for a trial to end, and kills it after Bound. It returns how the trial failed, or "".
 func waitFor(cmd *exec.Cmd, page *verbpage.Page) (how string) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -103,13 +104,13 @@ func waitFor(cmd *exec.Cmd, page *verbpage.Page) (how string) {
 		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return fmt.Sprintf("ended (%v)", err)
 		}
-		if _, _, inside := page.Last(); inside { // the library has called exit
+		if _, _, inside := page.Last(); inside { // the library has called exit within a verb
 			return "ended (exit status 0)"
 		}
 		return ""
 	case <-time.After(Bound):
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		select { // no longer than this: the kernel may hold the process in a call of the device
+		select { // do not wait longer: the process may be stuck in the kernel, where no signal reaches it
 		case <-ended:
 		case <-time.After(time.Second):
 		}
@@ -117,8 +118,8 @@ func waitFor(cmd *exec.Cmd, page *verbpage.Page) (how string) {
 	}
 }
 
-// head keeps the first maxHead bytes that a process writes. The report of a crash by Go's runtime is
-// long, and the library's own message stands before it.
+// head stores the first maxHead bytes written by a process. That is enough: after a crash Go's runtime writes a long
+// report, but the library's own message comes first.
 type head struct {
 	mu   sync.Mutex
 	text []byte
@@ -133,7 +134,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line returns the first line that is not blank, quoted, because a library's message reaches a terminal.
+// line returns the first line that is not blank. It is quoted, because it may reach a terminal.
 func (h *head) line() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

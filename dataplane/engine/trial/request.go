@@ -5,30 +5,31 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// Request is the work of a trial, as JSON. Without a device the trial loads the library and lists the devices.
+// Request tells a trial what to do, as JSON on its stdin. Without a device the trial loads the library and lists the
+// devices.
 type Request struct {
 	RDMA        dataplane.RDMAConfig
 	Device      string
-	Flows       bool // the trial counts flows on Port
+	Flows       bool // count flows on Port
 	Port        uint8
-	Shared      bool // ports with interfaces share the device
-	Completions bool // the trial makes the objects that count completions
+	Shared      bool // several ports with interfaces share the device
+	Completions bool // make the objects that count completions
 	QueuePairs  []dataplane.QueuePair
-	Probe       string   // not empty: a feature of the probe that the process runs in place of a trial
-	Interfaces  []string // of a probe that lists the devices
+	Probe       string   // run the probe of this feature instead of a trial
+	Interfaces  []string // for a probe that lists the devices: see Device.Counts
 }
 
-// Reply is the reply of a process, as JSON. To a request with Probe it has the devices, if the request names none, or
-// the results. To another request it is empty, or has the reason why the device must not be used.
+// Reply is the reply of a process, as JSON. A probe of a device replies with results, a probe without a device with the
+// list of devices. A trial leaves everything empty, or replies with the reason why the device must not be used.
 type Reply struct {
 	Devices []Device
 	Results []probe.Result
 	Refused string
 }
 
-// Device is a device in a list, as rdma.DescribeDevice describes it.
+// Device is an entry of the list of devices, filled by rdma.DescribeDevice.
 type Device struct {
 	Name   string
-	Object string // its name in results
-	Counts bool   // it belongs to one of the interfaces of the request
+	Object string // how results name the device
+	Counts bool   // whether it belongs to one of Request.Interfaces
 }

@@ -13,23 +13,28 @@ import (
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
-// Main makes one of each object that the request names and takes it down again, or runs the probe that the request
-// names and writes the reply. It returns the exit code. An error of a verb does not fail the trial, because the
-// instance meets and reports the same error. A trial fails where the process crashes or hangs, or where the library
-// returns a value that no library returns: the reply has the reason then.
+// Main runs the trial or the probe of a request, writes the reply, and returns the exit code.
+//
+// A trial makes one of each requested object and destroys it again. Errors of verbs do not fail it, because the
+// instance will meet and report the same errors. It fails if the process crashes or hangs, or if the library returns
+// something that no working library returns: then the reply names the reason.
 func Main(request io.Reader, page *os.File, reply io.Writer) (code int) {
-	// No other process kills a trial whose parent is gone.
+	// If the parent is gone, nobody else will end a trial that hangs.
 	time.AfterFunc(2*trial.Bound, func() { os.Exit(exitLate) })
+
 	var r trial.Request
 	if json.NewDecoder(request).Decode(&r) != nil {
 		return exitNoRequest
 	}
-	calls, _ := verbpage.Open(page) // nil names nothing
+
+	calls, _ := verbpage.Open(page) // on error calls is nil, and verbs go unnamed
 	page.Close()
+
 	if r.Probe != "" {
-		_ = json.NewEncoder(reply).Encode(Probe(r, calls)) // the parent cannot decode a part of a reply
+		_ = json.NewEncoder(reply).Encode(Probe(r, calls)) // the parent notices a reply cut short
 		return 0
 	}
+
 	lib, err := load(r, calls)
 	if err != nil {
 		return 0
@@ -39,6 +44,7 @@ func Main(request io.Reader, page *os.File, reply io.Writer) (code int) {
 		_, _ = lib.Devices()
 		return 0
 	}
+
 	if r.Flows {
 		rdma.TryFlows(lib, r)
 	}
@@ -52,10 +58,15 @@ func Main(request io.Reader, page *os.File, reply io.Writer) (code int) {
 }
 
 func load(r trial.Request, calls ibv.Calls) (*ibv.Library, error) {
-	return ibv.Load(ibv.Options{Library: r.RDMA.Library, MLX5: r.RDMA.MLX5, EFA: r.RDMA.EFA, Calls: calls})
+	return ibv.Load(ibv.Options{
+		Library: r.RDMA.Library,
+		MLX5:    r.RDMA.MLX5,
+		EFA:     r.RDMA.EFA,
+		Calls:   calls,
+	})
 }
 
-// The exit codes of a trial that did not come to its end.
+// The exit codes of a trial that did nothing, or not everything.
 const (
 	exitNoRequest = 64
 	exitLate      = 65

@@ -8,16 +8,16 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// The features of the host that are probed before its devices.
+// The features of the host. Without them there are no devices to probe.
 const (
 	FeatureRDMA        = "RDMA"
 	FeatureRDMADevices = "RDMA devices"
 )
 
-// Object is the object of results about all devices.
+// Object is how results name the whole of the host's RDMA devices.
 const Object = "backend rdma"
 
-// DeviceProbe is a probe of a device. A request names it by the first of its features.
+// DeviceProbe is one probe of a device, which may report several features. A request names the probe by the first.
 type DeviceProbe struct {
 	Features []string
 	run      func(lib *ibv.Library, device string) []probe.Result
@@ -32,8 +32,8 @@ func DeviceProbes() []DeviceProbe {
 	}
 }
 
-// Probe runs the probe that a request names. Without a device it lists the devices. If the library cannot be loaded or
-// lists no devices, a result has the reason.
+// Probe runs the probe named by a request. Without a device it lists the devices. If loading or listing fails, a result
+// tells the reason.
 func Probe(r trial.Request, calls ibv.Calls) (reply trial.Reply) {
 	lib, err := load(r, calls)
 	if err != nil {
@@ -41,17 +41,20 @@ func Probe(r trial.Request, calls ibv.Calls) (reply trial.Reply) {
 		return reply
 	}
 	defer lib.Close()
+
 	if r.Device == "" {
 		list, err := lib.Devices()
 		if err != nil {
 			reply.Results = []probe.Result{probe.Ask(FeatureRDMADevices, Object, err)}
 		}
-		for _, d := range list { // the software NIC has a sysfs as long as the library is open
+		// Describe the devices before closing the library: the software NIC removes its sysfs then.
+		for _, d := range list {
 			object, counts := rdma.DescribeDevice(d, r.Interfaces)
 			reply.Devices = append(reply.Devices, trial.Device{Name: d.Name, Object: object, Counts: counts})
 		}
 		return reply
 	}
+
 	for _, p := range DeviceProbes() {
 		if r.Probe == p.Features[0] {
 			reply.Results = p.run(lib, r.Device)

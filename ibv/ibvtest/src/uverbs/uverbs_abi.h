@@ -3,7 +3,7 @@
  * uverbs_abi.h: the interface between libibverbs and the kernel's uverbs, as far as the uverbs kernel
  * in software serves it. The names, sizes and values come from rdma/rdma_user_ioctl_cmds.h,
  * ib_user_ioctl_cmds.h, ib_user_ioctl_verbs.h and ib_user_verbs.h, so that no header of the machine is
- * needed. A test compares them with the headers of a package (TestUverbsABI). The completion counters are
+ * needed. A test compares them with the headers of a package (TestUverbsABIEqualsTheKernelsHeaders). The completion counters are
  * declared in rdma-core 65.0's kernel-headers, which no package of headers has yet.
  *
  * The interfaces of the drivers are in mlx5_abi_kernel.h and efa_abi_kernel.h. */
