@@ -28,7 +28,7 @@ func TestRXE(t *testing.T) {
 	b := newBoot(t, linux612, append([]string{"bonding"}, rxeModules...)...)
 	b.rdmaCore(t)
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbsSelfTestPasses.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE|TestBondSlaves|TestBondOfRXE",
+	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE|TestBondSlaves|TestBondOfRXE",
 		"FLOWTALLY_GUEST_SOFT="+b.softwareNIC(t))
 	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("20", "8"), need.Env+"=all")
 	res := b.run(t)
