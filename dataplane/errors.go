@@ -24,7 +24,7 @@ var (
 	ErrFull = errors.New("full")
 	// ErrDense means that more flows match one packet than an XDP program can compare with it.
 	ErrDense = errors.New("too many flows match one packet")
-	// ErrCostly means that some packet would cost XDP more than [XDPConfig.WorstCost] allows.
+	// ErrCostly means that some packet would cost XDP more than xdp.worst_cost allows.
 	ErrCostly = errors.New("too costly for one packet")
 	// ErrIncompatible means that files or pins come from another version or configuration and must be removed first.
 	ErrIncompatible = errors.New("incompatible with the existing files")

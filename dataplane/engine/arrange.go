@@ -100,7 +100,7 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 		}
 		s.explain(all, why)
 		again := r.roomFor(left)
-		if every && r.returnInterfaces(ctx, all) > 0 {
+		if every && r.mover.returnInterfaces(ctx, all) > 0 {
 			continue // now hardware may also count flows that lose against these
 		}
 		if every || len(again) == 0 {

@@ -143,7 +143,8 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	}
 	m.awaitFlight(list, flow.Egress)
 	failed = m.install(ctx, list)
-	m.awaitFlight(list, flow.Ingress)
+	entered := slices.DeleteFunc(slices.Clone(list), func(c *flowState) bool { return failed[c] != nil })
+	m.awaitFlight(entered, flow.Ingress)
 	ahead := m.unfollowBehind(list, failed)
 	if m.stack.software != nil { // setActive below may release hooks, and with them the signs of a loss
 		m.stack.software.Look()
@@ -243,28 +244,4 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 			c.lost[at].ready = true
 		}
 	}
-}
-
-// returnInterfaces gives flows back to devices that have returned, in order of precedence. It returns how many interfaces of
-// flows it gave back.
-func (r *arranger) returnInterfaces(ctx context.Context, all []*flowState) (n int) {
-	m := r.mover
-	looked := false
-	for _, c := range all {
-		for _, a := range slices.Clone(c.lost) {
-			if !c.offloaded || !a.active {
-				continue
-			}
-			if !looked {
-				m.stack.software.Look()
-				looked = true
-			}
-			if err := m.returnInterface(ctx, c, a.name); err != nil {
-				m.log.Debug("a flow stays in XDP on an interface", "flow", c.Name, "interface", a.name, "reason", err)
-				continue
-			}
-			n++
-		}
-	}
-	return n
 }

@@ -64,35 +64,108 @@ func (m *mover) divide(c *flowState, why error) error {
 	return m.publishDivided(c, why.Error(), true)
 }
 
-// returnInterface makes hardware count a flow on an interface again. It fails until hardware counts every flow that wins over this one
-// there.
-func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string) error {
-	above := slices.DeleteFunc(slices.Clone(c.winners()), func(o *flowState) bool {
+// returning is a flow on an interface whose device has returned.
+type returning struct {
+	c      *flowState
+	at     lostInterface
+	before backend.Pair // the count of the slot in XDP, from before the device counted again
+}
+
+// returnInterfaces makes hardware count flows again on interfaces whose devices have returned. all is in order of precedence. It
+// returns on how many interfaces of flows it did so.
+//
+// All of them wait together for the packets in flight: a wait for each would hold up control calls for minutes.
+func (m *mover) returnInterfaces(ctx context.Context, all []*flowState) int {
+	list := m.returningOf(all)
+	if len(list) == 0 {
+		return 0
+	}
+	m.stack.software.Look() // when XDP's count ends, its hook may be released, and with it the signs of a loss
+
+	isOf := func(d flow.Direction) func(returning) bool {
+		return func(r returning) bool { return r.c.Direction == d }
+	}
+	if slices.ContainsFunc(list, isOf(flow.Egress)) {
+		m.letArrive()
+	}
+	list = slices.DeleteFunc(list, func(r returning) bool {
+		err := m.returnInterface(r.c, r.at.name)
+		if err != nil {
+			m.log.Debug("a flow stays in XDP on an interface", "flow", r.c.Name, "interface", r.at.name, "reason", err)
+		}
+		return err != nil
+	})
+	if slices.ContainsFunc(list, isOf(flow.Ingress)) {
+		m.letArrive()
+	}
+	for _, r := range list {
+		m.endStandIn(ctx, r)
+	}
+	return len(list)
+}
+
+// returningOf returns the interfaces of flows that their devices can count again.
+func (m *mover) returningOf(all []*flowState) (list []returning) {
+	for _, c := range all {
+		for _, at := range c.lost {
+			if !c.offloaded || !at.active || !m.isBack(c, at.name) {
+				continue
+			}
+			before, err := backend.ReadOne(m.stack.software, at.id)
+			if err != nil {
+				m.log.Debug("a flow stays in XDP on an interface", "flow", c.Name, "interface", at.name, "reason", err)
+				continue
+			}
+			list = append(list, returning{c: c, at: at, before: before})
+		}
+	}
+	return list
+}
+
+// isBack reports whether the device of c on an interface can count it again.
+func (m *mover) isBack(c *flowState, ifname string) bool {
+	var others []string // lost interfaces
+	for _, a := range c.lost {
+		if a.name != ifname {
+			others = append(others, a.name)
+		}
+	}
+	return m.stack.hardware.Fits(c.Flow, placedOf(c.winnersOn(ifname)), others) == nil
+}
+
+// winnersOn returns the flows that win over c on an interface, in order of precedence.
+func (c *flowState) winnersOn(ifname string) []*flowState {
+	return slices.DeleteFunc(slices.Clone(c.winners()), func(o *flowState) bool {
 		return o.Interface != "" && o.Interface != ifname
 	})
+}
+
+// returnInterface makes hardware count a flow on an interface again. It fails until hardware counts every flow that wins over this one
+// there.
+func (m *mover) returnInterface(c *flowState, ifname string) error {
+	above := c.winnersOn(ifname)
 	if i := slices.IndexFunc(above, func(o *flowState) bool { return !o.offloaded || o.hasLost(ifname) }); i >= 0 {
 		return fmt.Errorf("flow %q wins over it and is not counted there", above[i].Name)
 	}
-	i := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
-	before, err := backend.ReadOne(m.stack.software, c.lost[i].id)
+	err := m.ctl.Outside(func() error { return m.stack.hardware.Return(c.Placed, placedOf(above), ifname) })
 	if err != nil {
 		return err
 	}
-	if c.Direction == flow.Egress {
-		m.letArrive()
+	c.lost = slices.DeleteFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
+	return nil
+}
+
+// endStandIn ends XDP's count of a flow on an interface where hardware counts again. It declares a loss if packets have passed while
+// hardware began.
+func (m *mover) endStandIn(ctx context.Context, r returning) {
+	c, ifname := r.c, r.at.name
+	passed := uint64(0) // at most: the device has counted some of them, too
+	after, err := backend.ReadOne(m.stack.software, r.at.id)
+	if err == nil {
+		passed = after.Packets - r.before.Packets
 	}
-	err = m.ctl.Outside(func() error { return m.stack.hardware.Return(c.Placed, placedOf(above), ifname) })
-	if err != nil {
-		return err
-	}
-	if c.Direction == flow.Ingress {
-		m.letArrive()
-	}
-	after, err := backend.ReadOne(m.stack.software, c.lost[i].id)
-	missed := after.Packets - before.Packets // at most: the device has counted some of them, too
 	last, open := m.stack.software.Outage(c.On(ifname))
-	lacks := err != nil || missed > 0 || open || last.After(c.seen())
-	c.lost = slices.Delete(c.lost, i, i+1)
+	lacks := err != nil || passed > 0 || open || last.After(c.seen())
 	if len(c.lost) == 0 {
 		c.edit().rejected = m.stack.reasons(c, nil)
 	}
@@ -100,13 +173,12 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 		m.log.Warn("ending a count that hardware has taken over", "flow", c.Name, "interface", ifname, "err", err)
 	}
 	text := ""
-	if missed > 0 {
-		text = fmt.Sprintf("at most %d packets passed meanwhile on %s", missed, ifname)
+	if passed > 0 {
+		text = fmt.Sprintf("at most %d packets passed meanwhile on %s", passed, ifname)
 	}
 	if err := m.publishDivided(c, text, lacks); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
-	return nil
 }
 
 // publishDivided shows a new source of a flow on some of its interfaces: in the mirror, and by an event.

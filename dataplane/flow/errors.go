@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid is what every error of this package wraps or is.
+// ErrInvalid means that a flow breaks a rule. Every error of this package wraps it.
 var ErrInvalid = errors.New("invalid flow")
 
 // FieldError is one mistake in a flow or a match.

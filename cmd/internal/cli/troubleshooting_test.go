@@ -159,7 +159,7 @@ func sentinelsOf(t *testing.T, dir string) (all []sentinel) {
 					doc = decl.Doc.Text()
 				}
 				texts[name] = message(spec.Values[0], texts)
-				cause := strings.TrimSpace(strings.TrimPrefix(doc, name+": "))
+				cause := strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(doc, name+": "), name+" means that "))
 				if cause != "" {
 					cause = strings.ToUpper(cause[:1]) + cause[1:]
 				}

@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{"dataplane/engine/follow.go", `if meets && o.published() && !o.hasShadow {`, `if meets && false {`},                          // a shadow counts packets of a flow that has none
 	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come, leave = nil, a.leaving(s)`},           // flows come in an exchange of their own
 	{"dataplane/engine/alter_rules.go", `come, leave = a.comingTo(s), a.leaving(s)`, `come = a.comingTo(s)`},                      // flows go in an exchange of their own
-	{"dataplane/engine/arrange_steps.go", `	m.awaitFlight(list, flow.Ingress)`, ``},                                               // received packets are in flight while a flow enters a device
+	{"dataplane/engine/arrange_steps.go", `	m.awaitFlight(entered, flow.Ingress)`, ``},                                            // received packets are in flight while a flow enters a device
 	{"dataplane/engine/arrange_steps.go", `	m.awaitFlight(list, flow.Egress)`, ``},                                                // sent ones
 	{"dataplane/engine/remove.go", `	p.mover.awaitFlight(removal.flows, flow.Ingress)`, ``},                                       // received packets are in flight while a flow leaves it
 	{"dataplane/engine/undone_losses.go", `	alter.notePassed(u.altered)`, ``},                                                     // a rank that is taken back has counted nothing
