@@ -16,7 +16,7 @@ type Error struct {
 	More     int       // number of further mistakes; counting stops at 32,768
 }
 
-// Problem is one mistake.
+// Problem is one mistake in a configuration, with its place and the line it is on.
 type Problem struct {
 	File       string
 	Line, Col  int // in characters, from 1; both are 0 if the mistake has no place

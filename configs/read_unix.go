@@ -34,7 +34,7 @@ func newOpener(main *os.File) (*opener, error) {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return nil, errors.New("no owner is known")
+		return nil, fmt.Errorf("the owner of %s is unknown, so the files that it includes cannot be checked: put them into one file", main.Name())
 	}
 	if os.Geteuid() != 0 {
 		o := &opener{}

@@ -122,7 +122,8 @@ func (c *Client) prepare(req *pluginv1.SetFlowsRequest) error {
 	return c.sendLess(req)
 }
 
-// keepAdded replaces KeepAdded by the names of the added flows. The caller holds changing.
+// keepAdded replaces KeepAdded by the names of the added flows, because a plugin that was restarted does not know which flows were
+// added. The caller holds c.changing.
 func (c *Client) keepAdded(req *pluginv1.SetFlowsRequest) {
 	if req.KeepAdded {
 		req.Keep = append(req.Keep, slices.Sorted(maps.Keys(c.added))...)

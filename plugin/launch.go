@@ -114,8 +114,8 @@ type Options struct {
 	// count on and 1 ms for each flow.
 	ConfigureTimeout time.Duration
 
-	// CloseTimeout limits Close. After it the plugin is killed; if it fails health checks, already after a third of it.
-	// 0 means 30 s.
+	// CloseTimeout is how long Close waits before it kills the plugin. A plugin that fails health checks gets only a third
+	// of it. 0 means 30 s.
 	CloseTimeout time.Duration
 
 	// Watchdog is how long a plugin may leave health checks unanswered before it is killed and started again. Checks are

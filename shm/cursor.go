@@ -74,8 +74,8 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 		return 0, 0, nil
 	}
 
-	// Bound the tries: a fast writer may overwrite the next record during each of them. Records copied before that are
-	// returned, and the next call reports the loss.
+	// Give up after maxTries: a fast writer may overwrite the next record during every try. We return the records that we
+	// have copied so far, and the next call reports the loss.
 	h := c.v.hdr
 	for range maxTries {
 		tail := atomic.LoadUint64(&h.historyTail) // barrier tail-acquire

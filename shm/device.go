@@ -209,10 +209,14 @@ func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) er
 func (w *Writer) setDevice(ent *entryMem, h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
 	name := getString(ent.name[:])
 	switch {
-	case s == nil || s.freed || s.seg != w.device:
-		return fmt.Errorf("%s: setting the device's words of %q: the slot is not of this writer's segment, or was given back: %w", w.path, name, ErrInvalid)
+	case s == nil:
+		return fmt.Errorf("%s: setting the device's words of %q: no slot is given: %w", w.path, name, ErrInvalid)
+	case s.freed:
+		return fmt.Errorf("%s: setting the device's words of %q: slot %d was given back: %w", w.path, name, s.number, ErrInvalid)
+	case s.seg != w.device:
+		return fmt.Errorf("%s: setting the device's words of %q: slot %d belongs to another mirror: %w", w.path, name, s.number, ErrInvalid)
 	case limit == 0:
-		return fmt.Errorf("%s: setting the device's words of %q: a largest value of 0 counts nothing: %w", w.path, name, ErrInvalid)
+		return fmt.Errorf("%s: setting the device's words of %q: the limit is 0: give the largest value that the device can reach: %w", w.path, name, ErrInvalid)
 	case s.set && s.handle != h:
 		return fmt.Errorf("%s: setting the device's words of %q: slot %d serves counter %d: %w", w.path, name, s.number, s.handle.Index, ErrExists)
 	case s.set:

@@ -9,8 +9,8 @@ import (
 // errNoSlot: no slot of the class is free, but the mirror may grow.
 var errNoSlot = errors.New("no free slot")
 
-// Reserve grows the mirror until that many slots are free. A caller of Exchange may be delaying its own poll cycles, so
-// call Reserve before: it delays no cycle. ErrFull: there is no room for that many.
+// Reserve grows the mirror until that many slots are free. Call it before Exchange if you hold up poll cycles during the Exchange:
+// Reserve itself holds up none. It returns ErrFull if there is no room.
 func (w *Writer) Reserve(counters int, latency bool) error {
 	class := classOf(latency)
 	for {

@@ -62,8 +62,10 @@ func mapLive(message []byte, fd int) (*liveFile, error) {
 	cpus, counters := uint64(u32(lvmCPUs)), uint64(u32(lvmCounters))
 	stride := binary.NativeEndian.Uint64(message[lvmStride:])
 	switch {
-	case string(message[:len(liveMagic)]) != liveMagic || u32(lvmByteOrder) != byteOrder || u32(lvmVersion) != liveVersion:
-		return nil, fmt.Errorf("not a message of version %d in this machine's byte order: %w", liveVersion, ErrFormat)
+	case string(message[:len(liveMagic)]) != liveMagic || u32(lvmByteOrder) != byteOrder:
+		return nil, fmt.Errorf("the socket does not send messages of a mirror's writer on this machine: %w", ErrFormat)
+	case u32(lvmVersion) != liveVersion:
+		return nil, fmt.Errorf("the writer sends version %d of the live view, and this reader needs %d: use one release for both: %w", u32(lvmVersion), liveVersion, ErrFormat)
 	case u32(lvmMap) == 0 || cpus == 0 || cpus > 1<<16 || counters == 0 || counters > maxLiveCounters || stride < 16*counters ||
 		stride > 16*maxLiveCounters || stride%8 != 0 || cpus*stride > 1<<40:
 		return nil, fmt.Errorf("map %d of %d CPUs, %d counters and %d bytes for each CPU cannot be: %w", u32(lvmMap), cpus, counters, stride, ErrFormat)

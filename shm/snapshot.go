@@ -88,7 +88,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 
 	large := v.large(list)
 	for n, s := range list {
-		// Reuse the memory of the last filling.
+		// Reuse the memory from the last time dst was filled.
 		if n < cap(dst.segments) {
 			dst.segments = dst.segments[:n+1]
 		} else {

@@ -198,7 +198,7 @@ func (dp *Datapath) Read(ids []uint32, dst []Pair) error {
 	return dp.values.read(ids, dst)
 }
 
-// ReadPairs is Read into a type of the caller.
+// ReadPairs is like Read, but fills a slice of the caller's own pair type.
 func ReadPairs[P ~struct{ Packets, Bytes uint64 }](dp *Datapath, ids []uint32, dst []P) error {
 	return dp.Read(ids, pairsOf(dst))
 }

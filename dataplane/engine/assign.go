@@ -58,8 +58,8 @@ type offload struct {
 	needsAlign bool            // packets passed while the flow moved to hardware, and the total may lack them
 	lost       []lostInterface // of an offloaded flow: the interfaces whose devices are lost
 
-	// While follows is set, and the shadow has been complete since past.Seen: total = shadowBase + count of the shadow.
-	// See follow.go.
+	// If follows is set, the total is shadowBase plus the count of the shadow, provided that the shadow has been complete
+	// since flowState.past.Seen. See follow.go.
 	follows    bool
 	shadowBase backend.Pair
 }
@@ -145,9 +145,8 @@ func (s *stack) judge(c *flowState, inHardware assignment, why, refused map[*flo
 	inHardware[c] = true
 }
 
-// possible returns an error if the assignment leaves a flow uncounted because no backend may count it. It also refuses an
-// assignment by which XDP would count a flow behind one that hardware counts and that has no shadow: XDP would count the
-// packets of that flow again.
+// possible refuses an assignment that leaves a flow uncounted because no backend may count it. It also refuses one that counts
+// packets twice: hardware counts a flow without a shadow, and XDP counts a flow that loses against it.
 func (s *stack) possible(all []*flowState, inHardware assignment, why map[*flowState]error) error {
 	var errs []error
 	for _, c := range all {

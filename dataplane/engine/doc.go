@@ -8,7 +8,7 @@
 //
 //   - [Engine]: the life cycle and the control calls (engine.go, control.go, flows.go, release.go).
 //   - change, alterations: a change of the set of flows, its refusals, its undo and the losses that an undo declares
-//     (set.go, alter.go, alter_shadows.go, alter_rules.go, alter_entries.go, refused.go, undone_losses.go).
+//     (setflows.go, alter.go, alter_shadows.go, alter_rules.go, alter_entries.go, refused.go, undone_losses.go).
 //   - choices, placement: which backends a flow may go to, and its installation there (backends.go, choice.go,
 //     place.go, room.go, remove.go, enable.go).
 //   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).

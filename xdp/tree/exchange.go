@@ -55,8 +55,11 @@ func (s *Set) Exchange(remove []Entry, add []Rule) error {
 	gone := make(map[*rule]bool, len(remove))
 	for _, entry := range remove {
 		r := s.ruleByEntry[Node(entry)]
-		if r == nil || gone[r] {
+		if r == nil {
 			return fmt.Errorf("tree: no rule has entry %#x", entry)
+		}
+		if gone[r] {
+			return fmt.Errorf("tree: entry %#x is given twice", entry)
 		}
 		gone[r] = true
 		x.remove = append(x.remove, r)

@@ -191,29 +191,6 @@ func (h *endpoints) serve(w http.ResponseWriter, r *http.Request, kind string, r
 	h.reply(w, r, c.response)
 }
 
-// writeMetrics encodes the metrics into b. It holds the lock meanwhile, because the series belong to the Exporter. A slow
-// client reads from b, without the lock.
-func (e *Exporter) writeMetrics(b *bytes.Buffer, format expfmt.Format, process prometheus.Gatherer) (stamp, error) {
-	encoder := expfmt.NewEncoder(b, format)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	list, err := e.gather(process)
-	if err != nil {
-		return stamp{}, err
-	}
-	for _, f := range list {
-		if err := encoder.Encode(f); err != nil {
-			return stamp{}, fmt.Errorf("encoding %s: %w", f.GetName(), err)
-		}
-	}
-	if c, ok := encoder.(expfmt.Closer); ok {
-		if err := c.Close(); err != nil {
-			return stamp{}, err
-		}
-	}
-	return e.lastLook, nil
-}
-
 // writeJSON encodes the counters into b, as flowtally get -o json prints them.
 func (e *Exporter) writeJSON(b *bytes.Buffer) (stamp, error) {
 	r, of, err := e.reading()

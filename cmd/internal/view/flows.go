@@ -112,7 +112,7 @@ type FlowsJSON struct {
 
 	Cost *cost.Fields `json:"cost"` // of a packet in XDP; null: XDP counts no flow
 
-	Shared []sharedReasonJSON `json:"shared,omitempty"` // the flows that have each of the reasons
+	Shared []sharedReasonJSON `json:"shared,omitempty"` // reasons that several flows share, each with the first of those flows
 	Sums   []flowSumJSON      `json:"sums,omitempty"`
 }
 

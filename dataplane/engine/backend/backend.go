@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -51,11 +50,6 @@ type Placed struct {
 func (f Placed) On(ifname string) Placed {
 	f.Interface = ifname
 	return f
-}
-
-// ByPrecedence compares flows for sorting, winners first: the lower priority number wins, then the flow added first.
-func ByPrecedence(a, b Placed) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
 }
 
 // Describe names flows for an error. There must be at least one.

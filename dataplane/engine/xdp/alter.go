@@ -311,7 +311,7 @@ func (a *alteration) takeBack() error {
 	a.forgetRemoved()
 	if a.exchanged {
 		if err := b.exchange(context.Background(), a.rules[1], a.rules[0]); err != nil {
-			return fmt.Errorf("changing rules back: %w", err)
+			return fmt.Errorf("restoring the earlier rules of %s: %w", backend.Describe(append(slices.Clone(a.Was), a.Leave...)), err)
 		}
 		a.put(a.Now, a.Was, a.old)
 		a.put(a.Add, nil, nil)

@@ -9,10 +9,10 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// compile returns the rules of an entry, as they are in the tables. A flow that Alter has taken out has none.
+// compile returns the rules of an entry as the tables have them: none if Alter has taken the flow out.
 //
-// Without drops, the rules of a flow with action drop only count: hardware drops its packets. Where the flow counts apart, no
-// device does that any more, so its rules drop there in any case.
+// If drops is false, the rules of a flow with action drop only count, because hardware drops its packets. On an interface where XDP
+// counts the flow in a slot of its own (see CountApart) no device drops them, so there its rules drop whatever drops says.
 func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
 	if x.left {
 		return nil, nil

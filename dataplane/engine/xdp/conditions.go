@@ -130,7 +130,8 @@ func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	return c
 }
 
-// anotherMode returns the step away from generic XDP. It must name a mode: auto keeps an attached program where it is.
+// anotherMode returns the fix for an interface in generic mode. It names a mode, because with auto an attached program stays where it
+// is.
 func anotherMode(ifname string) string {
 	return "mode: tcx for " + ifname + ", or native where its driver has it, then: flowtally apply"
 }

@@ -54,7 +54,7 @@ func (p kernelPolicies) watch() (policyChanges, error) {
 	return s, nil
 }
 
-// tunnel implements policies. It stops at the first policy of tunnel mode.
+// tunnel implements policies. It stops at the first policy of tunnel mode: the condition needs only one.
 func (p kernelPolicies) tunnel() (found string, err error) {
 	err = p.ns.Do(func() error {
 		s, err := openPolicySocket(0)
