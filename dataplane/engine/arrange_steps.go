@@ -142,6 +142,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		return nil, err
 	}
 	m.awaitFlight(list, flow.Egress)
+	m.readSentAgain(list, before)
 	failed = m.install(ctx, list)
 	entered := slices.DeleteFunc(slices.Clone(list), func(c *flowState) bool { return failed[c] != nil })
 	m.awaitFlight(entered, flow.Ingress)
@@ -192,6 +193,9 @@ func (m *mover) install(ctx context.Context, list []*flowState) (failed map[*flo
 	take := func(part []*flowState) error {
 		var in []backend.Installed
 		err := m.ctl.Outside(func() (err error) { in, err = m.stack.hardware.Install(ctx, placedOf(part)); return err })
+		if errors.Is(err, backend.ErrUndone) {
+			m.declareTaken(part)
+		}
 		if err != nil {
 			return err
 		}

@@ -25,8 +25,8 @@ type idleSample struct {
 	at     int64          // on the clock of shm.Now; 0: there is no sample
 	moment backend.Moment // before own was read
 
-	// The total of a flow whose shadow does not follow it, and the time when it was read: idleLeast after at, or later. If
-	// neither has changed another idleLeast later, XDP has every packet of that total, and the shadow may follow it again.
+	// The total, and the time when it was read: idleLeast after at, or later. If neither has changed another idleLeast
+	// later, XDP has every packet of that total: a received packet is in the total first.
 	total   backend.Pair
 	totalAt int64
 }
@@ -80,15 +80,18 @@ func (a *auditor) auditFlow(c *flowState) {
 		if sampled < c.lastIdle.at+int64(idleLeast) {
 			return backend.Pair{}
 		}
+		if c.lastIdle.totalAt == 0 || total != c.lastIdle.total {
+			c.lastIdle.total = total
+			c.lastIdle.totalAt = shm.Now()
+			return backend.Pair{}
+		}
+		if shm.Now() < c.lastIdle.totalAt+int64(idleLeast) {
+			return backend.Pair{}
+		}
 		c.differs = ""
 		if !c.follows {
-			if c.lastIdle.totalAt == 0 || total != c.lastIdle.total {
-				c.lastIdle.total = total
-				c.lastIdle.totalAt = shm.Now()
-			} else if shm.Now() >= c.lastIdle.totalAt+int64(idleLeast) {
-				follows = true
-				c.shadowBase = backend.Sub(total, own)
-			}
+			follows = true
+			c.shadowBase = backend.Sub(total, own)
 			return backend.Pair{}
 		}
 		expected := backend.Add(c.shadowBase, own)

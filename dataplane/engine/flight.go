@@ -32,12 +32,14 @@ func (m *mover) letArrive() {
 	})
 }
 
-// countsBeside reports whether XDP counts the packets of a flow now, for its shadow or for that of a flow behind it.
+// countsBeside reports whether XDP counts packets of a flow now, on any interface, for its shadow or for a flow behind it.
 func (m *mover) countsBeside(c *flowState) bool {
-	if c.hasShadow {
-		if _, ok := m.stack.software.CompleteSince(c.Placed); ok {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.below, func(o *flowState) bool { return o.published() && m.shadowComplete(o) })
+	return m.hasHook(c) || slices.ContainsFunc(c.below, func(o *flowState) bool {
+		return o.published() && (o.follows || !o.offloaded) && m.hasHook(o)
+	})
+}
+
+// hasHook reports whether a program of ours counts for the shadow of a flow.
+func (m *mover) hasHook(c *flowState) bool {
+	return c.hasShadow && len(m.stack.software.Source(c.Placed).Devices) > 0
 }

@@ -98,6 +98,23 @@ func (m *mover) unfollowBehind(list []*flowState, failed map[*flowState]error) (
 	return ahead
 }
 
+// declareTaken declares a loss of the flows in hardware behind those of a list. The list was in hardware for a while and is not any
+// more, so hardware has counted packets for flows that do not exist.
+func (m *mover) declareTaken(list []*flowState) {
+	declared := make(map[*flowState]bool)
+	for _, c := range list {
+		declared[c] = true
+	}
+	for _, c := range list {
+		for _, o := range c.behind(func(o *flowState) bool { return o.offloaded && !declared[o] }) {
+			declared[o] = true
+			o.past.Discontinuities++
+			m.sendMoved(o, fmt.Sprintf("hardware counted for flow %q for a while, and not any more", c.Name), true)
+			m.unfollowAll([]*flowState{o})
+		}
+	}
+}
+
 // behind returns the published flows over which c wins and for which is returns true.
 func (c *flowState) behind(is func(*flowState) bool) (list []*flowState) {
 	for _, o := range c.below {

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -57,7 +58,8 @@ func (m *mover) shadowComplete(c *flowState) bool {
 // shadowRead is a count of a shadow, with the time of the reading.
 type shadowRead struct {
 	backend.Pair
-	at backend.Moment
+	at    backend.Moment
+	first uint64 // packets by an earlier reading: those have passed the device before hardware began to count
 }
 
 // readShadows reads the shadows of some flows. Callers must read before hardware begins to count: whatever hardware counts
@@ -82,8 +84,22 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]shadowRea
 		if before[i].Pair, err = backend.ReadOne(s.software, c.shadow.ID); err != nil {
 			return nil, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
 		}
+		before[i].first = before[i].Packets
 	}
 	return before, nil
+}
+
+// readSentAgain reads the shadows of sent flows again after the wait for packets in flight, so that the totals have the packets that
+// passed meanwhile. With audit there is no need: the next pause adds them, and exactly.
+func (m *mover) readSentAgain(list []*flowState, before []shadowRead) {
+	for i, c := range list {
+		if !c.hasShadow || c.Direction != flow.Egress || m.stack.audit {
+			continue
+		}
+		if now, err := backend.ReadOne(m.stack.software, c.shadow.ID); err == nil {
+			before[i].Pair = now
+		}
+	}
 }
 
 // toSoftware moves a flow from hardware to its shadow. If the shadow has seen every packet, it knows the exact total.
@@ -173,7 +189,7 @@ func (m *mover) toHardware(c *flowState, before shadowRead) error {
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
 			}
-			h.passed = after.Packets - before.Packets
+			h.passed = after.Packets - before.first
 		}
 		c.base, _, lacks = h.total()
 		return s.hardware, c.hardware.ID, c.base, nil

@@ -142,7 +142,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 		if err != nil {
 			return err
 		}
-		amid = after.Packets - before.Packets
+		amid = after.Packets - before.first
 	}
 
 	taken := false // the total is inherited

@@ -232,9 +232,10 @@ func (ch *change) uninstall(ctx context.Context, flows []*flowState) error {
 			e.drop(c.Name)
 		}
 	}
-	room := countOffloaded(flows)
+	taken := slices.DeleteFunc(slices.Clone(flows), func(c *flowState) bool { return c.offload == nil || !c.offloaded })
 	errs = append(errs, e.placement.uninstall(ctx, flows))
-	return errors.Join(append(errs, e.placement.removeFromStack(ctx, flows, room))...)
+	e.mover.declareTaken(taken)
+	return errors.Join(append(errs, e.placement.removeFromStack(ctx, flows, len(taken)))...)
 }
 
 // refuse removes added flows again, and adds them to the refused ones. The change goes on without them.

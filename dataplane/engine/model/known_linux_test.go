@@ -279,6 +279,24 @@ func passedBehindChange() (all []fault) {
 	return all
 }
 
+// takenByUndone are packets that a device counts for a flow, of which nothing is left afterwards: the caller gives up, or another device
+// refuses the flow.
+func takenByUndone() (all []fault) {
+	for n := range 12 {
+		calls := []string{
+			"device v1 devx; set b=*^2; start; check; full v1; amid@%d send 2 v0 1: plus a=2~rdma",
+			"device v1 devx; audit; set b=*^2; start; check; full v1; amid@%d send 2 v0 1: plus a=2~rdma",
+		}
+		for k := 4; k < 10; k++ {
+			calls = append(calls, fmt.Sprintf("set b=*@v0^2; start; check; amid@%%d send 2 v0 1: cancel@%d plus a=2@v0", k))
+		}
+		for _, call := range calls {
+			all = append(all, fault{name: "a flow counts in a device for a while", history: fmt.Sprintf("device v0 devx; "+call, n+1)})
+		}
+	}
+	return all
+}
+
 // passedInFlight are packets at each step of a call that moves, adds or removes a flow in a device, on their way between the device and
 // XDP meanwhile. The audit compares the two afterwards, and a device that is lost hands its totals to XDP.
 func passedInFlight() (all []fault) {
@@ -291,6 +309,8 @@ func passedInFlight() (all []fault) {
 			"set a=*^2 b=2; start; check; amid@%d send 2 v0 1: minus b",
 			"set a=*>^2 b=2>; start; check; amid@%d send> 2 v0 1: minus b",
 			"set a=1; start; check; lose v0; wait 5s; amid@%d send 1 v0 1: return v0",
+			"refuse> v1; set a=*>^5~xdp; start; check; amid@%d send> 2 v0 1: plus b=2>", // a hook on one of two interfaces
+			"refuse v1; set a=*^5~xdp; start; check; amid@%d send 2 v0 1: plus b=2",
 		} {
 			for _, end := range []string{"check", "lose v0; check", "kill; start; check"} {
 				all = append(all, fault{
@@ -317,7 +337,7 @@ func TestKnownFaults(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range slices.Concat(mended, lostAgain(), killedAmidLosses(), killedAmidOverlap(), passedAmidLevelChange(), passedAmidChange(), passedBehindChange(), passedInFlight()) {
+	for _, f := range slices.Concat(mended, lostAgain(), killedAmidLosses(), killedAmidOverlap(), passedAmidLevelChange(), passedAmidChange(), passedBehindChange(), takenByUndone(), passedInFlight()) {
 		if err := play(t, f.history, nil); err != nil {
 			t.Errorf("%s: %v\nto repeat it: go test ./dataplane/engine/model -run TestHistory -v -history %q", f.name, err, f.history)
 		}

@@ -154,7 +154,7 @@ func (w *world) home(n int) string { return filepath.Join(w.dir, fmt.Sprint(n)) 
 
 func (w *world) config() dataplane.Config {
 	home := w.home(w.boots)
-	period := 100 * time.Millisecond
+	period := 97 * time.Millisecond // out of phase with the looks of each second
 	if w.slow {
 		period = 250 * time.Millisecond
 	}

@@ -45,9 +45,14 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 	}
 
 	var made []*entry
+	inForce := false // some rule
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.undoInstall(made))
+		if err == nil {
+			return
+		}
+		err = errors.Join(err, b.undoInstall(made))
+		if inForce {
+			err = fmt.Errorf("%w: %w", err, backend.ErrUndone)
 		}
 	}()
 	for _, f := range flows {
@@ -73,6 +78,7 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 			if err := p.dev.startRules(p); err != nil {
 				return nil, fmt.Errorf("flow %q: %w", x.Name, err)
 			}
+			inForce = true
 		}
 	}
 
