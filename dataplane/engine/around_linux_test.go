@@ -45,7 +45,7 @@ func tagSent(t *testing.T, e *lab.End) {
 
 // A device that takes VLAN tags out of received frames hides them from flows that match vlan. The condition
 // vlan-offload reports this. The commands in its fix keep the tags in the frames and end the condition.
-func TestTagsThatTheDeviceTakes(t *testing.T) {
+func TestTagsThatTheDeviceTakesAreAConditionUntilItsFix(t *testing.T) {
 	t.Parallel()
 	need.TCX(t)
 	for _, mode := range []string{"native", "generic"} {
@@ -112,7 +112,7 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 
 // A tap whose user may send buffers of many segments is a condition, also in native mode; opened
 // without a virtio header it is not.
-func TestMergedSegmentsOfATap(t *testing.T) {
+func TestMergedSegmentsOfATapAreACondition(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	if _, err := os.Stat("/dev/net/tun"); err != nil {

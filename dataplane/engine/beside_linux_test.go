@@ -17,7 +17,7 @@ import (
 
 // An instance counts behind a program on the XDP hook, says so while that program is there, and no longer when it has left.
 // Every packet that it passes is counted.
-func TestBesideAnotherProgram(t *testing.T) {
+func TestBesideAnotherProgramEachPassedPacketIsCounted(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "auto", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")}, flow.Flow{Name: "dropped", Match: match(t, "udp dport 1002"), Action: flow.Drop})
 	occupy(t, b.wire.Near)

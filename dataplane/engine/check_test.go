@@ -20,7 +20,7 @@ func shapes(t *testing.T, n int) (flows []flow.Flow) {
 	return flows
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRefusesMoreRulesThanXDPHolds(t *testing.T) {
 	sim := shapes(t, 21)
 	sim[3].Backend = "sim"
 	for _, tt := range []struct {

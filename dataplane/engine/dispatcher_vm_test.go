@@ -109,7 +109,7 @@ func (d *dispatched) check(when string, packets uint64, discontinuities uint64) 
 // discontinuity. It leaves the hook under traffic when it is told to count by TCX, and joins the dispatcher that xdp-loader
 // makes then: two more discontinuities. Between them each packet that passes is counted once. A rule set behind counts the
 // packets that pass.
-func TestDispatcherInAnInstance(t *testing.T) {
+func TestInstanceInADispatcherCountsEachPacketOnce(t *testing.T) {
 	d := newDispatched(t)
 	passed := passedBehind(t, d.wire.Near)
 	var twice uint64 // packets that the moves have counted twice
@@ -210,7 +210,7 @@ func passedBehind(t *testing.T, e *lab.End) (passed func() uint64) {
 
 // On a kernel without TCX an instance counts in the dispatcher, and takes the hook when the dispatcher has left. Beside another
 // program it cannot count there, and says so.
-func TestDispatcherWithoutTCX(t *testing.T) {
+func TestWithoutTCXAnInstanceCountsInTheDispatcher(t *testing.T) {
 	d := newDispatched(t)
 	sent := func() uint64 { return d.s.Sent()[0].Packets }
 	underTraffic(t, d.s, d.replaceOthers)

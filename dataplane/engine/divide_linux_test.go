@@ -206,7 +206,7 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 
 // A flow that has lost one of its two devices moves to XDP on both interfaces when the other device is lost too,
 // and when XDP counts a flow that wins over it. Packets that are sent while no source changes are counted once.
-func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
+func TestAFlowOfOneOfTwoDevicesMovesWithEachPacketCountedOnce(t *testing.T) {
 	b := newTwoNICs(t)
 	b.run(t)
 	first, second := b.Wire.Near.Name, b.other.A.Name
@@ -300,7 +300,7 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 
 // A flow of two interfaces was divided, and is changed to a flow of the interface on which XDP counted it apart. It counts
 // other packets than before: its total begins at 0.
-func TestADividedFlowIsChangedToOneInterface(t *testing.T) {
+func TestADividedFlowChangedToOneInterfaceBeginsAtZero(t *testing.T) {
 	b := newTwoNICs(t)
 	b.run(t)
 	first := b.Wire.Near.Name

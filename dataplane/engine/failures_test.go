@@ -143,7 +143,7 @@ func TestALongMatchKeepsItsTotal(t *testing.T) {
 }
 
 // Removing very many flows takes no longer than adding them.
-func TestRemovingManyFlows(t *testing.T) {
+func TestRemovingManyFlowsTakesNoLongerThanAddingThem(t *testing.T) {
 	const n = 20_000
 	flows, names := make([]flow.Flow, n), make([]string, n)
 	for i := range flows {

@@ -29,8 +29,8 @@ func (b *faultyReads) Read(ids []uint32, dst []backend.Pair) error {
 	return b.handBackend.Read(ids, dst)
 }
 
-// TestFixOfASourceThatCannotBeRead: after a restart the source is read, and the total goes on.
-func TestFixOfASourceThatCannotBeRead(t *testing.T) {
+// After a restart the source is read, and the total goes on.
+func TestFixOfASourceThatCannotBeReadLetsTheTotalGoOn(t *testing.T) {
 	t.Parallel()
 	b := &faultyReads{handBackend: newHand("hand")}
 	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
@@ -51,8 +51,8 @@ func TestFixOfASourceThatCannotBeRead(t *testing.T) {
 	awaitCondition(t, e, "source-unreadable", "poller", false)
 }
 
-// TestFixOfLatePollCycles: a longer period ends the condition, without a restart.
-func TestFixOfLatePollCycles(t *testing.T) {
+// A longer period ends the condition, without a restart.
+func TestFixOfLatePollCyclesEndsTheCondition(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
 	cfg.Poll.Period, cfg.Poll.IdlePeriod = 100*time.Microsecond, 100*time.Microsecond
@@ -67,8 +67,8 @@ func TestFixOfLatePollCycles(t *testing.T) {
 	awaitCondition(t, e, "poll-overrun", "poller", false)
 }
 
-// TestFixOfAFullMirror: a higher limit ends the condition with the flow that found no room, without a restart.
-func TestFixOfAFullMirror(t *testing.T) {
+// A higher limit ends the condition with the flow that found no room, without a restart.
+func TestFixOfAFullMirrorEndsTheCondition(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.Mirror.Counters = 64

@@ -58,9 +58,8 @@ func (h *host) probed(t *testing.T, feature string, interfaces ...string) (found
 	return found
 }
 
-// TestFixOfGenericMode: the mode that the fixes name ends both conditions of an interface that the configuration counts by
-// generic XDP.
-func TestFixOfGenericMode(t *testing.T) {
+// The mode that the fixes name ends both conditions of an interface that the configuration counts by generic XDP.
+func TestFixOfGenericModeEndsBothConditions(t *testing.T) {
 	need.TCX(t)
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0", Mode: dataplane.ModeGeneric})
 	eth0 := h.plug(t, "eth0")
@@ -79,9 +78,8 @@ func TestFixOfGenericMode(t *testing.T) {
 	h.counted(t, eth0.B)
 }
 
-// TestFixOfAnInterfaceWithoutNativeMode: a bridge has no native XDP. The probe of doctor and the condition name the mode
-// that counts on it.
-func TestFixOfAnInterfaceWithoutNativeMode(t *testing.T) {
+// A bridge has no native XDP. The probe of doctor and the condition name the mode that counts on it.
+func TestFixOfAnInterfaceWithoutNativeModeNamesOneThatCounts(t *testing.T) {
 	need.TCX(t)
 	h := newHost(t, func(c *dataplane.Config) { c.Start = dataplane.StartDegraded },
 		dataplane.Interface{Name: "eth0"}, dataplane.Interface{Name: "br0", Mode: dataplane.ModeNative})
@@ -122,9 +120,8 @@ func TestFixesNameTheInstance(t *testing.T) {
 	}
 }
 
-// TestFixOfPinsAtTheKernelsPlace: after an unmount of the bpffs at its own place, the command of the condition lets the
-// instance pin again.
-func TestFixOfPinsAtTheKernelsPlace(t *testing.T) {
+// After an unmount of the bpffs at its own place, the command of the condition lets the instance pin again.
+func TestFixOfPinsAtTheKernelsPlacePinsAgain(t *testing.T) {
 	need.Cap(t, "sys_admin") // to mount
 	const place = "/sys/fs/bpf"
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
@@ -160,9 +157,9 @@ func TestFixOfPinsAtTheKernelsPlace(t *testing.T) {
 	}
 }
 
-// TestFixOfADeviceThatKeepsTagsByTCX: TCX sees the tags that a device takes out of the frames, so its mode is the fix where
-// the device cannot leave them there.
-func TestFixOfADeviceThatKeepsTagsByTCX(t *testing.T) {
+// TCX sees the tags that a device takes out of the frames, so its mode is the fix where the device cannot leave them
+// there.
+func TestTCXIsTheFixOfADeviceThatKeepsTags(t *testing.T) {
 	need.TCX(t)
 	h := newHost(t, nil)
 	h.cfg.Interfaces = []dataplane.Interface{{Name: h.wire.Near.Name, Mode: dataplane.ModeNative}}

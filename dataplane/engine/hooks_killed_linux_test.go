@@ -55,7 +55,7 @@ func (b *bench) kill(t *testing.T, e *Engine) {
 
 // An instance is killed after it has attached to a hook. If the hook was lost before, the next instance declares that, unless
 // the killed one has. A control call that is under way delays the declaration.
-func TestAKillAfterAHookWasTakenAgain(t *testing.T) {
+func TestALostHookIsDeclaredOnceOverAKill(t *testing.T) {
 	b := refusedBench(t)
 	start := func(want uint64) *Engine {
 		t.Helper()

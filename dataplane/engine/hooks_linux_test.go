@@ -136,7 +136,7 @@ func TestDetachedProgramsAreAttachedAgain(t *testing.T) {
 
 // An interface that is missing at the start is waited for, unless all are: then the
 // configuration is wrong.
-func TestAnInterfaceThatIsMissingAtTheStart(t *testing.T) {
+func TestAnInterfaceThatIsMissingAtTheStartIsWaitedFor(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
 	there, absent := b.cfg.Interfaces[0], dataplane.Interface{Name: lab.Unique("no")}
 	b.cfg.Interfaces = []dataplane.Interface{absent}

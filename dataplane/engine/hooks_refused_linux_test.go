@@ -47,7 +47,7 @@ func (b *bench) free(t *testing.T, e *Engine, foreign link.Link, want uint64) {
 }
 
 // While no process runs, another program takes the hook, and holds it over the next start.
-func TestAHookThatWasTakenOverARestart(t *testing.T) {
+func TestAHookThatWasTakenOverARestartIsOneDiscontinuity(t *testing.T) {
 	b := refusedBench(t)
 	e := b.start(t)
 	await(t, reader(t, b.cfg), "a", backend.Pair(b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
@@ -64,7 +64,7 @@ func TestAHookThatWasTakenOverARestart(t *testing.T) {
 
 // Another program holds the hook over the first start, and over the next one. No process has counted there: the flow, which
 // counts from when the hook is free, has missed nothing.
-func TestAHookThatWasNeverHeldIsFreed(t *testing.T) {
+func TestAHookThatWasNeverHeldIsNoDiscontinuity(t *testing.T) {
 	b := refusedBench(t)
 	foreign := occupy(t, b.wire.Near)
 	frames := lab.Stream{Frames: [][]byte{udpTo(1001, 60)}}
@@ -95,7 +95,7 @@ func TestAHookThatWasNeverHeldIsFreed(t *testing.T) {
 
 // Another program takes the hook of a running instance. Meanwhile a flow needs the interface in another way too, or
 // the flow gets a label.
-func TestAHookThatWasTakenWhileFlowsChanged(t *testing.T) {
+func TestAHookThatWasTakenWhileFlowsChangedIsOneDiscontinuity(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, e *Engine) error{
 		"another flow": func(t *testing.T, e *Engine) error {
 			_, err := e.AddFlows(t.Context(), flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress})
@@ -127,7 +127,7 @@ func testTakenHook(t *testing.T, change func(t *testing.T, e *Engine) error) {
 }
 
 // A hook is lost and taken again while another interface, on which the flow is counted too, is missing.
-func TestAHookThatWasLostBesideAMissingInterface(t *testing.T) {
+func TestAHookThatWasLostBesideAMissingInterfaceIsOneDiscontinuity(t *testing.T) {
 	b := refusedBench(t)
 	b.cfg.XDP.KeepPins = false
 	b.cfg.Interfaces = append(b.cfg.Interfaces, dataplane.Interface{Name: lab.Unique("no")})
@@ -138,7 +138,7 @@ func TestAHookThatWasLostBesideAMissingInterface(t *testing.T) {
 }
 
 // An instance ends after a hook was lost and taken again, and before its watcher has looked.
-func TestAHookThatWasLostBeforeTheEnd(t *testing.T) {
+func TestAHookThatWasLostBeforeTheEndIsOneDiscontinuity(t *testing.T) {
 	b := refusedBench(t)
 	e := b.start(t)
 	x := e.backends[0].(*xdp.Backend)
@@ -159,7 +159,7 @@ func TestAHookThatWasLostBeforeTheEnd(t *testing.T) {
 // Another program takes the hook of an interface of a pattern, and packets pass there uncounted. Then the interface is
 // deleted, and made again. The flow declares the packets once, also if its process ends before the interface goes, or if
 // the program came while no process ran.
-func TestAnInterfaceGoesWhileItsHookIsRefused(t *testing.T) {
+func TestAnInterfaceThatGoesWithARefusedHookIsDeclaredOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		beside        bool // another interface is counted on
 		before, after bool // the process ends before the hook is taken, after it

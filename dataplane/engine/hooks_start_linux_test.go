@@ -31,7 +31,7 @@ func (l *losing) AddShadows(ctx context.Context, flows []backend.Placed) ([]back
 
 // A start finds the slot of a flow, and has not published the flow yet when another program takes the hook for a while. The
 // total goes on from its last value, with one discontinuity, whatever counts the flow then.
-func TestAHookIsLostWithinAStart(t *testing.T) {
+func TestAHookThatIsLostWithinAStartIsOneDiscontinuity(t *testing.T) {
 	no := func(flow.Flow) error { return errors.New("no spec looks at it") }
 	for name, over := range map[string]*fakeHardware{
 		"XDP alone": nil, "XDP beside hardware": {table: newTable(), cannot: no}, "hardware": newFakeHardware(true),

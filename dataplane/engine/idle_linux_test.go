@@ -28,7 +28,7 @@ func awaitPeriod(t *testing.T, r *shm.Reader, period time.Duration, meanwhile fu
 
 // An instance ends while it is idle. Its mirror tells the idle period; the packets that pass before the next process, which
 // begins at its period, are counted. The test waits for the 10 s after which an instance is idle.
-func TestRestartWhileIdle(t *testing.T) {
+func TestARestartWhileIdleMissesNoPacket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an instance is idle after 10 s")
 	}

@@ -189,7 +189,7 @@ func TestAPatternKeepsARenamedInterface(t *testing.T) {
 
 // A host without optional interfaces counts, and takes them when they come. A pattern that is not optional and that no
 // interface matches is a condition, and an error where no interface is left.
-func TestOptionalInterfaces(t *testing.T) {
+func TestOptionalInterfacesAreTakenWhenTheyCome(t *testing.T) {
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0", Optional: true}, dataplane.Interface{Name: "wlan*", Optional: true})
 	h.run(t)
 	h.devices(t, "a")
@@ -221,7 +221,7 @@ func TestOptionalInterfaces(t *testing.T) {
 }
 
 // An interface counts flows of its direction alone.
-func TestInterfaceDirection(t *testing.T) {
+func TestAnInterfaceCountsFlowsOfItsDirectionAlone(t *testing.T) {
 	need.TCX(t)
 	h := newHost(t, func(c *dataplane.Config) {
 		c.Flows = append(c.Flows, flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress})
@@ -256,7 +256,7 @@ func (h *host) setInterfaces(t *testing.T, names ...string) error {
 }
 
 // The interfaces of a running instance change, all or none, and no packet of those that stay is lost.
-func TestSetInterfaces(t *testing.T) {
+func TestSetInterfacesChangesAllOrNone(t *testing.T) {
 	h := newHost(t, refuseBeside, dataplane.Interface{Name: "eth0"})
 	eth0, eth1, eth2 := h.plug(t, "eth0"), h.plug(t, "eth1"), h.plug(t, "eth2")
 	occupy(t, eth2.A)
@@ -366,7 +366,7 @@ func TestAChangeByAFileIsUndoneWithItsInterfaces(t *testing.T) {
 
 // Interfaces that a pattern matches come and go faster than they are taken, some with names that a shell or a terminal would
 // obey. They leave no pin and no condition, the others are counted on meanwhile, and a later one is taken.
-func TestManyInterfacesComeAndGo(t *testing.T) {
+func TestManyInterfacesThatComeAndGoLeaveNothing(t *testing.T) {
 	const n = 60
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0"}, dataplane.Interface{Name: "[^lfn]*", Optional: true})
 	eth0 := h.plug(t, "eth0")
@@ -436,7 +436,7 @@ func TestManyInterfacesComeAndGo(t *testing.T) {
 
 // Attaching to many interfaces asks the kernel about all held hooks a few times, not once for each interface: on a host with
 // hundreds of veths the start would take seconds.
-func TestManyInterfacesAtOnce(t *testing.T) {
+func TestManyInterfacesAtOnceListTheHooksAFewTimes(t *testing.T) {
 	const n = 24
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0"}, dataplane.Interface{Name: "last*", Optional: true})
 	list := slices.Clone(h.cfg.Interfaces[1:])

@@ -55,7 +55,7 @@ func checkNotLive(t *testing.T, l *shm.Live, want error) {
 
 // Each packet that the kernel has counted is in the live view, without a poll cycle: after changes of other rules, after a
 // change of the entry, after removal and reuse of the slot, which the old view refuses, and in a mirror that is made anew.
-func TestLiveView(t *testing.T) {
+func TestLiveViewHasEachPacketWithoutAPoll(t *testing.T) {
 	udp := func(name string, port int) flow.Flow {
 		return flow.Flow{Name: name, Match: match(t, fmt.Sprint("udp dport ", port))}
 	}
@@ -130,7 +130,7 @@ func TestLiveView(t *testing.T) {
 // A view that was opened before a restart goes on with the next process, if that takes the map over, and counts the
 // packets of the time between. If the next process does not know the reader's mirror, or has another map, the view is
 // refused.
-func TestLiveViewOverARestart(t *testing.T) {
+func TestLiveViewOverARestartGoesOnOrIsRefused(t *testing.T) {
 	b := newLiveBench(t, flow.Flow{Name: "a", Match: match(t, "udp dport 1001")}, flow.Flow{Name: "b", Match: match(t, "udp dport 1002")})
 	streams := []lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}, {Frames: [][]byte{udpTo(1002, 200)}}}
 	var total backend.Pair
@@ -194,7 +194,7 @@ func TestLiveViewOverARestart(t *testing.T) {
 
 // Under traffic, while flows beside it come and go, a live view never falls, is never behind the mirror, never ahead of
 // the packets that were sent, and exact at the end.
-func TestLiveViewUnderTraffic(t *testing.T) {
+func TestLiveViewUnderTrafficNeverFallsOrLags(t *testing.T) {
 	b := newLiveBench(t, flow.Flow{Name: "a", Match: match(t, "udp dport 1001"), Priority: 9})
 	b.cfg.Poll.Period = time.Millisecond
 	b.cfg.XDP.KeepPins = false
@@ -306,7 +306,7 @@ func more(t *testing.T, n *atomic.Uint64, of string) {
 
 // A live reader while its flow moves between XDP and a device under traffic: it reads exact totals while XDP counts, and is
 // refused while the device does. It never reads another flow's count, although slots are reused meanwhile.
-func TestLiveViewWhileAFlowMoves(t *testing.T) {
+func TestLiveViewWhileAFlowMovesIsExactOrRefused(t *testing.T) {
 	b := newSoftBench(t,
 		flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 5},
 		flow.Flow{Name: "other", Match: match(t, "ipv4 udp dport 1002"), Priority: 5})

@@ -139,7 +139,7 @@ func TestADamagedMirrorIsMadeAnew(t *testing.T) {
 }
 
 // A mirror that cannot be made anew is a condition until it can. One whose directory has gone can.
-func TestAMirrorThatCannotBeMadeAnew(t *testing.T) {
+func TestAMirrorThatCannotBeMadeAnewIsACondition(t *testing.T) {
 	b := newHand("hand")
 	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
 	e := start(t, cfg, b)

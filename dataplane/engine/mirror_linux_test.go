@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestTheGroupThatMayWait owns the page beside the mirror, by number or by name.
-func TestTheGroupThatMayWait(t *testing.T) {
+// The group has a number or a name.
+func TestTheGroupThatMayWaitOwnsThePage(t *testing.T) {
 	need.Root(t) // to give a file to another group
 	for _, c := range []struct {
 		name string

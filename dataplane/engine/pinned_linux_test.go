@@ -53,7 +53,7 @@ func passed(t *testing.T, e *lab.End, port uint16) func() uint64 {
 // An instance starts over the pins of another flow set, with packets before, during and after the restart.
 // The start succeeds. A flow of which only the name, the action, the priority or the place has changed keeps
 // its counter. Every packet is counted once. Packets that both flow sets drop are dropped all the while.
-func TestAnotherFlowSetOverThePins(t *testing.T) {
+func TestAnotherFlowSetOverThePinsCountsEachPacketOnce(t *testing.T) {
 	t.Parallel()
 	const held, dropped, late = 1001, 2000, 1003 // ports: sent all the time; to a flow that drops; sent when the second start has ended
 	udp := func(name, text string, priority uint16, action flow.Action) flow.Flow {

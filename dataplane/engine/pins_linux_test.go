@@ -17,7 +17,7 @@ import (
 
 // Pins that go under a running instance are a condition, and are made again: by itself, and,
 // after an unmount, by the fix that the condition names.
-func TestPinsLost(t *testing.T) {
+func TestLostPinsAreAConditionAndMadeAgain(t *testing.T) {
 	t.Parallel()
 	need.Cap(t, "sys_admin") // to mount; a bpffs may be there for users too
 	fs := t.TempDir()
@@ -65,7 +65,7 @@ func TestPinsLost(t *testing.T) {
 }
 
 // A start refuses a directory that another user could take away, and says how to mend it.
-func TestPinsBelowAnotherUsersDirectory(t *testing.T) {
+func TestPinsBelowAnotherUsersDirectoryAreRefused(t *testing.T) {
 	fs := need.BPFFS(t)
 	parent := filepath.Join(fs, lab.Unique("another-"))
 	if err := errors.Join(os.Mkdir(parent, 0o755), os.Chown(parent, 1001, 1001)); err != nil {

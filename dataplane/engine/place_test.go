@@ -14,7 +14,7 @@ import (
 
 // The error of a failed start names the cause that the user has to mend. On most hosts the lack of RDMA is not
 // that cause.
-func TestNothingCounts(t *testing.T) {
+func TestAStartThatFailsNamesTheCauseToMend(t *testing.T) {
 	verbs := &probe.UnsupportedError{Feature: "RDMA", Object: "this host", Reason: "it has none", Fix: "modprobe ib_uverbs"}
 	none := backend.NoDevice(verbs)
 	broken := &probe.UnsupportedError{Feature: "RDMA flows", Object: "nic0", Reason: "its firmware has none", Fix: "update it"}

@@ -11,7 +11,7 @@ import (
 
 // The result names the sources that a queue pair then gets, best first; a device that
 // a configuration names and that is not there is a no.
-func TestProbeCompletions(t *testing.T) {
+func TestProbeNamesTheSourcesOfCompletionsBestFirst(t *testing.T) {
 	s := newSoftNIC(t)
 	s.Config.RDMA.EFA = softLibs(t).EFA
 	const collapsed = "; not by collapsed_cq, as ibv_create_qp takes no such queue: cq_ring is in its place"
@@ -50,7 +50,7 @@ func TestProbeCompletions(t *testing.T) {
 }
 
 // Queue pairs alone ask nothing of an interface, and nothing of a device that they do not name.
-func TestProbeDevicesOnly(t *testing.T) {
+func TestProbeAsksOnlyTheDevicesOfQueuePairs(t *testing.T) {
 	s := newSoftNIC(t)
 	s.Env.Devices = append(s.Env.Devices, ibvtest.Device{Name: "other0", Netdev: "lo"})
 	s.Env.Set(t.Setenv)

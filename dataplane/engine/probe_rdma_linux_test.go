@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-func TestProbe(t *testing.T) {
+func TestProbeOfRDMAGivesAFixWithEachNo(t *testing.T) {
 	s := newSoftNIC(t)
 	ask := func(interfaces ...string) (out []probe.Result) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestProbe(t *testing.T) {
 
 // A library that crashes or hangs in a verb of a probe alone leaves the features of that probe inconclusive, with the
 // verb. The other probes give the results that they give without the fault.
-func TestProbeOfALibraryThatCrashes(t *testing.T) {
+func TestProbeOfALibraryThatCrashesIsInconclusive(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault ibvtest.Fault

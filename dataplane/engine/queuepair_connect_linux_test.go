@@ -22,9 +22,9 @@ func TestAnAddressThatThePortCannotReachLeavesTheConnection(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 3)
 }
 
-// TestAConnectionThatFailsHalfWay is said until the queue pair is connected; one that
-// fails before anything was changed leaves the connection that there is.
-func TestAConnectionThatFailsHalfWay(t *testing.T) {
+// The condition lasts until the queue pair is connected. A connection that fails before anything was
+// changed leaves the connection that there is.
+func TestAConnectionThatFailsHalfWayIsACondition(t *testing.T) {
 	const made = 6 // ibv_modify_qp for a and b, to INIT, RTR and RTS
 	for _, c := range []struct {
 		name  string
@@ -81,8 +81,8 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 	}
 }
 
-// TestAnAddressHandleThatStays leaves no second one behind, and is let go of with the next connection.
-func TestAnAddressHandleThatStays(t *testing.T) {
+// It leaves no second one behind.
+func TestAnAddressHandleThatStaysGoesWithTheNextConnection(t *testing.T) {
 	s := newSoftNIC(t)
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_ah", Errno: "EBUSY", From: 1, To: 1}}
 	cfg := s.pairConfig(t, dataplane.Send)

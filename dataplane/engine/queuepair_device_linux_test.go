@@ -58,9 +58,9 @@ func wantWords(t *testing.T, path, mode, name string, want backend.Pair) {
 	}
 }
 
-// TestADeviceThatIsLostSilently: memory of a lost device reads on without an error, its driver sends no event, and it
-// is still listed. A command that fails reveals the loss; the totals are shown as stale, not as current.
-func TestADeviceThatIsLostSilently(t *testing.T) {
+// Memory of a lost device reads on without an error, its driver sends no event, and it is still listed. A command that
+// fails reveals the loss; the totals are shown as stale, not as current.
+func TestADeviceThatIsLostSilentlyHasStaleTotals(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
 		control := s.Controlled(t)
 		cfg := s.pairConfig(t, local...)
@@ -344,9 +344,8 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	awaitCondition(t, e, "queue-pair-source", "a", false)
 }
 
-// TestAVerbThatFailsForAWhile costs at most the outstanding operations: the queue pair is there again
-// afterwards, and the counters show the operations that Post returned.
-func TestAVerbThatFailsForAWhile(t *testing.T) {
+// The queue pair is there again afterwards, and the counters show the operations that Post returned.
+func TestAVerbThatFailsForAWhileCostsOnlyWhatIsOutstanding(t *testing.T) {
 	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", "ibv_query_qp"} {
 		t.Run(verb, func(t *testing.T) {
 			s := newSoftNIC(t)

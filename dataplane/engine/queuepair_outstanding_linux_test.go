@@ -11,9 +11,9 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// TestADeviceThatGoesAmidOperations: the result of outstanding operations is lost with their device. That is a discontinuity
-// of the counters of that queue pair, and of the receives of the other one, but not of the sends of the other one.
-func TestADeviceThatGoesAmidOperations(t *testing.T) {
+// The result of outstanding operations is lost with their device. That is a discontinuity of the counters of that queue
+// pair, and of the receives of the other one, but not of the sends of the other one.
+func TestADeviceThatGoesAmidOperationsIsADiscontinuity(t *testing.T) {
 	s := newSoftNIC(t)
 	control := s.Controlled(t)
 	s.Env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}

@@ -104,8 +104,8 @@ func TestAQueuePairCanBeItsOwnPeer(t *testing.T) {
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(123, 0), "a-recv": ended(123, 0), "a-rdma_write": ended(7, 0)})
 }
 
-// TestAQueuePairWithoutBuffers sends, reads and writes, and has none to flush.
-func TestAQueuePairWithoutBuffers(t *testing.T) {
+// It has no buffer to flush.
+func TestAQueuePairWithoutBuffersSendsReadsAndWrites(t *testing.T) {
 	s := newSoftNIC(t)
 	cfg := s.pairConfig(t, local...)
 	cfg.QueuePairs[0].Receives = -1
@@ -182,9 +182,8 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 	}
 }
 
-// TestCompletionCountersThatGoOnAtZero are extended, in memory of the library. A counter that may wrap twice between two
-// reads is refused.
-func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
+// The counters are in memory of the library. One that may wrap twice between two reads is refused.
+func TestCompletionCountersThatGoOnAtZeroAreExtended(t *testing.T) {
 	s := newSoftNIC(t)
 	s.Env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t, local...)

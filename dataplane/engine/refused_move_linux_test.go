@@ -14,7 +14,7 @@ import (
 // flow there until the hook is free or the device is back: that is a discontinuity, beside the discontinuity of the
 // device's loss. With two devices the other device counts on meanwhile. A process that ends meanwhile leaves the
 // discontinuity to the next one.
-func TestADeviceIsLostWhileItsHookIsTaken(t *testing.T) {
+func TestADeviceThatIsLostWhileItsHookIsTakenIsADiscontinuity(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
 		two, returns, restarts bool // two devices; the device returns before the hook is free, while no process runs

@@ -180,7 +180,7 @@ func TestADegradedChangeCountsNoPacketTwice(t *testing.T) {
 
 // Software refuses a flow that comes with a change of another one. A degraded change goes on without it, hardware counts it
 // without a shadow, and otherwise the error says that it is not placed.
-func TestSoftwareRefusesAFlowThatComesWithAChange(t *testing.T) {
+func TestAFlowThatSoftwareRefusesInAChangeGoesToHardware(t *testing.T) {
 	x := udpFlow(t, "x", "udp dport 53", 1)
 	d := udpFlow(t, "d", "udp dport 4444", 3)
 	invalid := func(f flow.Flow) error {

@@ -109,9 +109,9 @@ func TestSetInterfacesReturnsWithTheSources(t *testing.T) {
 	h.counted(t, eth1.B)
 }
 
-// TestSetInterfacesThatDoNotExist: a list of which no interface exists is refused, in a dry run too, as a start with the
-// list is. It is taken if its entries are optional, if one exists, and with start: degraded.
-func TestSetInterfacesThatDoNotExist(t *testing.T) {
+// A list of which no interface exists is refused, in a dry run too, as a start with the list is. It is taken if its
+// entries are optional, if one exists, and with start: degraded.
+func TestSetInterfacesRefusesAListThatDoesNotExist(t *testing.T) {
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
 	eth0 := h.plug(t, "eth0")
 	h.run(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// TestKilledWhileAMatchChanges ends an instance, with its pins kept, when a flow's rules are replaced and its
-// former counter is still there, as kill -9 within SetFlows does. The next instance has the former flows. The total goes on,
-// and the packets that passed between are declared by a discontinuity.
-func TestKilledWhileAMatchChanges(t *testing.T) {
+// TestAKillWhileAMatchChangesIsADiscontinuity ends an instance, with its pins kept, when a flow's rules are replaced
+// and its former counter is still there, as kill -9 within SetFlows does. The next instance has the former flows. The
+// total goes on, and the packets that passed between are declared by a discontinuity.
+func TestAKillWhileAMatchChangesIsADiscontinuity(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")}, flow.Flow{Name: "b", Match: match(t, "udp dport 1003")})
 	b.cfg.XDP.KeepPins = true
 	e := b.start(t)

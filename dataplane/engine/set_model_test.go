@@ -126,9 +126,9 @@ func (m *setModel) set(flows []flow.Flow, d dataplane.Difference, keepOthers boo
 	m.live, m.truth = live, truth
 }
 
-// TestSetFlowsAsAMap compares SetFlows with a map of totals: over a device and XDP, over XDP alone, with devices that are lost and
-// return, and with calls that are refused.
-func TestSetFlowsAsAMap(t *testing.T) {
+// TestSetFlowsBehavesAsAMap compares SetFlows with a map of totals: over a device and XDP, over XDP alone, with devices
+// that are lost and return, and with calls that are refused.
+func TestSetFlowsBehavesAsAMap(t *testing.T) {
 	var calls, refused, renamed, changed, anew, inOver int
 	dir := t.TempDir()
 	runs := 0

@@ -68,9 +68,10 @@ func drawOverlapping(t testing.TB, r *rand.Rand, near string, live []flow.Flow) 
 	return flows, opts
 }
 
-// TestSetFlowsWithPackets compares 300 changes of overlapping flows, and restarts between them, with a linear
-// search: each packet that is sent between two changes is in the total of one flow, and passes unless that flow drops it.
-func TestSetFlowsWithPackets(t *testing.T) {
+// TestSetFlowsCountsEachPacketInOneFlow compares 300 changes of overlapping flows, and restarts between them, with a
+// linear search: each packet that is sent between two changes is in the total of one flow, and passes unless that flow
+// drops it.
+func TestSetFlowsCountsEachPacketInOneFlow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "native")
 	b.cfg.XDP.KeepPins = true

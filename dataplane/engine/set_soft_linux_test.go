@@ -11,7 +11,7 @@ import (
 
 // A flow in hardware gets another name there, and its device counts on. A flow that becomes a drop flow leaves its
 // device for the time of the change, and returns to it with its total.
-func TestSetFlowsInHardware(t *testing.T) {
+func TestSetFlowsInHardwareKeepsTheTotals(t *testing.T) {
 	web, dns := flow.Flow{Name: "web", Match: match(t, "udp dport 1001")}, flow.Flow{Name: "dns", Match: match(t, "udp dport 1002")}
 	b := newSoftBench(t, web, dns)
 	b.run(t)

@@ -17,10 +17,10 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestSetFlowsAmongOtherCalls renames and changes flows, with calls that are cancelled at any time, while other goroutines
-// add and remove flows and read by name. A flow that stays counts every packet. A reader of a name never finds that a
-// total falls, and never the total of another flow.
-func TestSetFlowsAmongOtherCalls(t *testing.T) {
+// TestSetFlowsAmongOtherCallsNeverLowersATotal renames and changes flows, with calls that are cancelled at any time,
+// while other goroutines add and remove flows and read by name. A flow that stays counts every packet. A reader of a
+// name never finds that a total falls, and never the total of another flow.
+func TestSetFlowsAmongOtherCallsNeverLowersATotal(t *testing.T) {
 	t.Parallel()
 	stay := flow.Flow{Name: "stay", Match: match(t, "udp dport 1001"), Priority: 1}
 	b := newBench(t, "native", stay, flow.Flow{Name: "x0", Match: match(t, "udp dport 1002"), Priority: 1})
@@ -137,9 +137,9 @@ func TestSetFlowsAmongOtherCalls(t *testing.T) {
 	}
 }
 
-// TestASetThatDoesNotFit asks for sets that the mirror, the tables or the masks have no room for, under a set that is
-// counted: the set and its totals are as before.
-func TestASetThatDoesNotFit(t *testing.T) {
+// TestASetThatDoesNotFitLeavesTheTotals asks for sets that the mirror, the tables or the masks have no room for, under
+// a set that is counted: the set and its totals are as before.
+func TestASetThatDoesNotFitLeavesTheTotals(t *testing.T) {
 	wide := flow.Flow{Name: "a", Match: match(t, "udp dport 1001"), Labels: map[string]string{"n": "1"}}
 	b := newBench(t, "native", wide, flow.Flow{Name: "b", Match: match(t, "udp dport 1002"), Action: flow.Drop})
 	b.cfg.XDP.MaxFlows, b.cfg.Mirror.LatencyCounters = 40, 2

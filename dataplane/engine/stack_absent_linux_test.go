@@ -174,7 +174,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 }
 
 // A device that comes and cannot count is no reason to move anything, and is named.
-func TestADeviceThatComesLaterAndCannotCount(t *testing.T) {
+func TestADeviceThatComesLaterAndCannotCountMovesNothing(t *testing.T) {
 	b := newSoftBench(t, udpFlow(t, "web", "ipv4 udp dport 1001", 5))
 	b.Env.Without = []string{"flows", "devx"}
 	b.unplug(t)

@@ -15,7 +15,7 @@ import (
 // that one moves out of its way and back. No packet is ever counted twice, and only those that pass
 // during a move may be counted by neither: few, unless the machine is busy with something else then. The device and TCX
 // both see every packet that XDP passes.
-func TestFlowsMoveUnderTraffic(t *testing.T) {
+func TestFlowsThatMoveUnderTrafficCountNoPacketTwice(t *testing.T) {
 	for _, c := range []struct {
 		name, mode string
 		without    []string

@@ -121,7 +121,7 @@ func (b *softBench) counts(t *testing.T, name, backend string) {
 
 // A device is removed in the middle of traffic: counted packets and packets that are declared
 // lost are the sent packets; with audit every packet is counted. It returns, and so do its flows.
-func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
+func TestADeviceRemovedUnderTrafficDeclaresWhatIsLost(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		t.Run(map[bool]string{false: "declared", true: "audit"}[audit], func(t *testing.T) {
 			b := newSoftBench(t,

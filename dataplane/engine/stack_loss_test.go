@@ -173,7 +173,7 @@ func TestTheNextProcessDeclaresALostHook(t *testing.T) {
 
 // The device of a flow that only hardware may count is lost. Meanwhile the hook of the flow's shadow, which counts beside, is
 // lost, and the process ends: the next one takes no total from the shadow without a discontinuity.
-func TestTheShadowOfASuspendedFlowMissesPackets(t *testing.T) {
+func TestWhatTheShadowOfASuspendedFlowMissesIsDeclared(t *testing.T) {
 	for name, lose := range map[string]func(*fakeSoftware){
 		"no hook": nil,
 		"a hook, and it is taken": func(u *fakeSoftware) {

@@ -242,7 +242,7 @@ func TestTheReasonAgainstHardwareIsThatOfNow(t *testing.T) {
 
 // A flow that finds no room in XDP's tables is counted in hardware alone, as long as
 // nothing that XDP publishes lies under it.
-func TestAFlowWithoutAShadow(t *testing.T) {
+func TestAFlowWithoutAShadowIsCountedInHardwareAlone(t *testing.T) {
 	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	w.under.full = func(f flow.Flow) error {
 		if f.Name == "dns" {

@@ -83,7 +83,7 @@ func (b *bench) leave(t *testing.T, n uint64, frames ...[]byte) (sent []backend.
 
 // A TCX program that ends the chain before ours hides packets and passes packets that a flow
 // drops. The first place, which is the default, keeps that from happening; where it happens a condition names the program.
-func TestATCXNeighbour(t *testing.T) {
+func TestATCXNeighbourThatHidesPacketsIsACondition(t *testing.T) {
 	t.Parallel()
 	need.TCX(t)
 	counted, dropped := udpTo(1001, 60), udpTo(1002, 60)
@@ -142,7 +142,7 @@ func TestATCXNeighbour(t *testing.T) {
 }
 
 // The fixes that tcx-before names end it: a restart that does not keep the pins, and a detached neighbour.
-func TestFixesOfATCXNeighbour(t *testing.T) {
+func TestFixesOfATCXNeighbourEndTheCondition(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001"), Direction: flow.Egress})
 	b.cfg.XDP.KeepPins, b.cfg.XDP.TCX = true, "last"
@@ -190,7 +190,7 @@ func TestFixesOfATCXNeighbour(t *testing.T) {
 }
 
 // TCX programs of ingress run behind XDP: one that ends their chain hides nothing from it.
-func TestATCXNeighbourOnIngress(t *testing.T) {
+func TestATCXNeighbourOnIngressHidesNothingFromXDP(t *testing.T) {
 	need.TCX(t)
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {

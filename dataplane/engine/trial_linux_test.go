@@ -104,7 +104,7 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 
 // A library that ends its process with exit code 0 fails its trial, too. Only the trial runs: a
 // process of tests that exits in a verb would pass them.
-func TestALibraryThatExits(t *testing.T) {
+func TestALibraryThatExitsFailsItsTrial(t *testing.T) {
 	s := newSoftNIC(t)
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_get_device_list", Errno: "EXIT"}}
 	s.Env.Set(t.Setenv)

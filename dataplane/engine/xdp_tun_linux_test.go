@@ -18,8 +18,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestDeviceWithoutEthernet counts the packets that a tun device sends, and refuses a flow that none of its frames can match.
-func TestDeviceWithoutEthernet(t *testing.T) {
+// TestDeviceWithoutEthernetCountsWhatItSends counts the packets that a tun device sends, and refuses a flow that none
+// of its frames can match.
+func TestDeviceWithoutEthernetCountsWhatItSends(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	need.TCX(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAcquire(t *testing.T) {
+func TestAcquireClosesBackwardsAlsoWhenItFails(t *testing.T) {
 	order := ""
 	open := func(c *Closers) {
 		c.Add(func() error { order += "a"; return nil })

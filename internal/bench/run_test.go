@@ -46,7 +46,7 @@ func run(t *testing.T, o Options, rows ...Row) *Report {
 	return report
 }
 
-func TestRunRatio(t *testing.T) {
+func TestRunDividesOursByTheReference(t *testing.T) {
 	r := run(t, Options{}, row(2, Sides{Ours: scripted(15), Ref: scripted(10)})).Results[0]
 	if *r.Ours != 15 || *r.RefNS != 10 || *r.Ratio != 1.5 || !*r.Pass || r.Rounds != 61 || r.Reason != "" {
 		t.Errorf("got %+v", r)
@@ -301,7 +301,7 @@ func TestFillMatchesTheRoundTime(t *testing.T) {
 	})
 }
 
-func TestTimed(t *testing.T) {
+func TestTimedReturnsTheTimeOfOneOperation(t *testing.T) {
 	now := int64(1000)
 	clock := func() (int64, error) { return now, nil }
 	ns, err := Timed(clock, func(n int) { now += int64(7 * n) })(t.Context(), 100)
@@ -314,7 +314,7 @@ func TestTimed(t *testing.T) {
 	}
 }
 
-func TestMissed(t *testing.T) {
+func TestMissedNamesRowsAboveTheirBound(t *testing.T) {
 	mk := func(name string, ratio, low, bound float64) Result {
 		return measured(Row{Name: name, Ref: "floor", Bound: bound}, summary{ratio: ratio, low: low, high: ratio + 1})
 	}
@@ -360,7 +360,7 @@ func TestASignalKeepsTheRowsOfBeforeIt(t *testing.T) {
 	}
 }
 
-func TestReportJSON(t *testing.T) {
+func TestReportHasFiguresOfMeasuredRowsAlone(t *testing.T) {
 	report := Report{Schema: 1, Results: []Result{
 		measured(Row{Name: "a", Ref: "floor", Bound: 2}, summary{ours: 3, ref: 2, ratio: 1.5, spread: 0.01, low: 1.4, high: 1.6, rounds: 21}),
 		unmeasured(Row{Name: "b", Ref: "floor"}, "no C compiler"),

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSelect(t *testing.T) {
+func TestSelectTakesTheRowsThatPatternsMatchInTheirOrder(t *testing.T) {
 	rows := []Row{{Name: "shm.read"}, {Name: "shm.read.c"}, {Name: "xdp.one"}}
 	for _, tt := range []struct {
 		patterns []string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSummarise(t *testing.T) {
+func TestSummaryResistsOutliersAndDrift(t *testing.T) {
 	rounds := func(ours ...float64) (s []round) {
 		for _, v := range ours {
 			s = append(s, round{ours: v, ref: 10})
@@ -55,7 +55,7 @@ func TestNoiseLeavesTheVerdictOpen(t *testing.T) {
 	}
 }
 
-func TestSummariseNothingAboveTheBase(t *testing.T) {
+func TestRoundsNotAboveTheBaseCountAsLost(t *testing.T) {
 	s := summarise([]round{{1, 0}, {1, -2}})
 	if s.lost != 2 || !math.IsInf(s.spread, 1) {
 		t.Errorf("got %+v, want every round lost and no end of spread", s)
@@ -63,7 +63,7 @@ func TestSummariseNothingAboveTheBase(t *testing.T) {
 }
 
 // The published table of the sign test (two-sided 95 %).
-func TestMedianRank(t *testing.T) {
+func TestMedianRankIsThatOfTheSignTest(t *testing.T) {
 	for n, want := range map[int]int{1: 0, 5: 0, 6: 1, 7: 1, 8: 1, 9: 2, 11: 2, 12: 3, 15: 4, 21: 6, 25: 8, 50: 18, 100: 40} {
 		if got := medianRank(n); got != want {
 			t.Errorf("medianRank(%d) = %d, want %d", n, got, want)
@@ -93,7 +93,7 @@ func TestIntervalEnclosesTheMedian(t *testing.T) {
 	}
 }
 
-func TestQuantile(t *testing.T) {
+func TestQuantileInterpolatesAndLeavesItsArgument(t *testing.T) {
 	v := []float64{4, 1, 3, 2}
 	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 0.25: 1.75, 1: 4} {
 		if got := quantile(v, q); got != want {

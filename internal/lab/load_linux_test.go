@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestSchedule(t *testing.T) {
+func TestScheduleSharesTheSlotsByWeight(t *testing.T) {
 	a := [][]byte{{1}, {2}, {3}}
 	b := [][]byte{{4}}
 	slots, err := schedule([]Stream{{Name: "a", Frames: a}, {Name: "b", Frames: b, Weight: 4}}, 1)
@@ -31,7 +31,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-func TestRate(t *testing.T) {
+func TestSenderNeverExceedsItsRate(t *testing.T) {
 	const rate, packets, burst = 20_000, 10_000, 64
 	w := wire(t, WireOptions{})
 	s, err := w.Far.NewSender(testStreams(), SenderOptions{Rate: rate})
@@ -51,7 +51,7 @@ func TestRate(t *testing.T) {
 }
 
 // Sending allocates nothing, whatever is accounted.
-func TestSendAllocates(t *testing.T) {
+func TestSendAllocatesNothing(t *testing.T) {
 	w := wire(t, WireOptions{})
 	s, err := w.Far.NewSender(testStreams(), SenderOptions{})
 	if err != nil {

@@ -32,7 +32,7 @@ func wire(t testing.TB, o WireOptions) *Wire {
 	return w
 }
 
-func TestNamedNetns(t *testing.T) {
+func TestNamedNetnsIsUniqueUntilItIsClosed(t *testing.T) {
 	need.Netns(t)
 	name := Unique("ftlab")
 	n, err := NewNetns(name)
@@ -55,7 +55,7 @@ func TestNamedNetns(t *testing.T) {
 	}
 }
 
-func TestDoReturnsThreads(t *testing.T) {
+func TestDoReturnsThreadsToTheirNamespace(t *testing.T) {
 	need.Netns(t)
 	n, err := NewNetns("")
 	if err != nil {
@@ -113,7 +113,7 @@ func TestDoSurvivesGoexit(t *testing.T) {
 	}
 }
 
-func TestWire(t *testing.T) {
+func TestWireCarriesDatagramsOfBothFamilies(t *testing.T) {
 	w := wire(t, WireOptions{Pair: PairOptions{MTU: 3000, Queues: 2}})
 	near := netip.MustParsePrefix("192.0.2.1/24")
 	near6, far6 := netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("2001:db8::2/64")
@@ -167,7 +167,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-func TestOffloads(t *testing.T) {
+func TestOffloadsReadAsTheyWereSet(t *testing.T) {
 	w := wire(t, WireOptions{})
 	// Each needs those before it: the kernel drops TSO without checksums.
 	all := []Offload{TxCsum, GSO, TSO, GRO, RxVLAN, TxVLAN}

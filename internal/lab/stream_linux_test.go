@@ -31,7 +31,7 @@ func addressed(t testing.TB, w *Wire) (near4, near6 netip.Addr) {
 
 // A stream of the kernel's TCP: the observed segments are the ones that the sender's TCP
 // reports and that the other end sees, with segmentation by the stack and without.
-func TestStreamTCP(t *testing.T) {
+func TestStreamTCPReportsTheSegmentsThatBothEndsSee(t *testing.T) {
 	const size = 20 << 20
 	for _, tc := range []struct {
 		name string

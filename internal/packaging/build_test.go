@@ -15,9 +15,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestReproducible: a stage that another user filled at another time, below another directory and with another
-// umask, gives the same package, byte by byte.
-func TestReproducible(t *testing.T) {
+// A stage that another user filled at another time, below another directory and with another umask, gives the same
+// package, byte by byte.
+func TestEqualStagesGiveEqualPackages(t *testing.T) {
 	need.Root(t)
 	stage := small(t, staged(t, "deb"))
 	other := filepath.Join(t.TempDir(), "other")
@@ -51,8 +51,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestRefusesModes: a file that others could write does not become a file of root.
-func TestRefusesModes(t *testing.T) {
+func TestAFileThatOthersCouldWriteIsRefused(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o666, 0o775, 0o755 | fs.ModeSetuid} {
 		stage := t.TempDir()
 		path := filepath.Join(stage, "program")
@@ -95,8 +94,8 @@ func TestThePagesThatInstalledFilesNameAreInstalled(t *testing.T) {
 	}
 }
 
-// TestOwners: every file of the .deb belongs to root, and only root may write it; the scripts are shell.
-func TestOwners(t *testing.T) {
+// Every file of the .deb belongs to root, and only root may write it; the scripts are shell.
+func TestEveryFileOfTheDebBelongsToRoot(t *testing.T) {
 	need.Tool(t, "dpkg-deb")
 	deb := build(t, "deb", small(t, staged(t, "deb")), "1.0.0")
 	files := 0
@@ -122,9 +121,9 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestLintian: lintian has nothing to say about the .deb. What it is told to be silent about has the reason in
-// debian/lintian-overrides, and none of it is stale. Small programs stand in for flowtally's, which lintian reads for minutes.
-func TestLintian(t *testing.T) {
+// What lintian is told to be silent about has the reason in debian/lintian-overrides, and none of it is stale. Small
+// programs stand in for flowtally's, which lintian reads for minutes.
+func TestLintianFindsNothingInTheDeb(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "lintian", "strip", "cc")
 	stage := staged(t, "deb")
@@ -147,8 +146,8 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// TestRPM: rpm installs the package into a root, verifies its files, and leaves nothing when it removes the package.
-func TestRPM(t *testing.T) {
+// rpm installs the package into a root, verifies its files, and leaves nothing when it removes the package.
+func TestRPMInstallsVerifiesAndLeavesNothing(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "rpm")
 	path := build(t, "rpm", small(t, staged(t, "rpm")), "1.0.0")
@@ -185,7 +184,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-func TestVersionOf(t *testing.T) {
+func TestVersionsSortAsTheirCommits(t *testing.T) {
 	at := time.Date(2026, 11, 22, 15, 21, 48, 0, time.UTC)
 	cases := [][2]string{
 		{"v1.2.3-0-gabcdef0", "1.2.3"},

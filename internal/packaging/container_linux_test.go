@@ -110,9 +110,9 @@ func oci(t *testing.T, bundle string) *exec.Cmd {
 		"--root", filepath.Join(bundle, "state"), "--cgroup-manager=disabled", "run", "--bundle", bundle, lab.Unique("ft-"))
 }
 
-// TestContainer builds the image, runs it with the privileges and the mounts of the DaemonSet, and counts real packets.
-// The pod of reader.yaml reads the exact number, without privilege. After SIGTERM no program is attached.
-func TestContainer(t *testing.T) {
+// TestContainerCountsExactly builds the image, runs it with the privileges and the mounts of the DaemonSet, and counts
+// real packets. The pod of reader.yaml reads the exact number, without privilege. After SIGTERM no program is attached.
+func TestContainerCountsExactly(t *testing.T) {
 	root := image(t)
 	need.Netns(t)
 	need.BPF(t)

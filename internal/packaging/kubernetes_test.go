@@ -94,9 +94,9 @@ func confined(t *testing.T, c corev1.Container, capabilities []corev1.Capability
 	}
 }
 
-// TestKubernetes: the manifests decode strictly, the DaemonSet grants the capabilities of the systemd unit, its
-// configuration is one that flowtally takes, and a reader has no privilege and mounts the mirrors read-only.
-func TestKubernetes(t *testing.T) {
+// The manifests decode strictly, the DaemonSet grants the capabilities of the systemd unit, its configuration is one
+// that flowtally takes, and a reader has no privilege and mounts the mirrors read-only.
+func TestManifestsGrantWhatTheUnitHas(t *testing.T) {
 	all := objects(t, "flowtally.yaml")
 	set, config := first[*appsv1.DaemonSet](t, all), first[*corev1.ConfigMap](t, all)
 	spec := set.Spec.Template.Spec

@@ -196,9 +196,9 @@ func (h *host) left() []string {
 	return all
 }
 
-// TestLife: the .deb is installed, started, reloaded, upgraded, removed and purged by dpkg and systemd, and real
-// packets are counted in between. The numbers are exact, also over the upgrade, and nothing is left at the end.
-func TestLife(t *testing.T) {
+// The .deb is installed, started, reloaded, upgraded, removed and purged by dpkg and systemd, and real packets are
+// counted in between. The numbers are exact, also over the upgrade, and nothing is left at the end.
+func TestPackageCountsExactlyUntilItsPurge(t *testing.T) {
 	need.Tool(t, "make", "dpkg", "ip")
 	stage := staged(t, "deb")
 	first, second := build(t, "deb", stage, "1.0.0"), build(t, "deb", stage, "1.0.1~rc1")

@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/rdmacore"
 )
 
-// TestMatrix compares the matrix of docs/rdma.md with the sources: every test that it names exists, and every test that runs
-// in the root of a release is in it. `make test-releases` compares it with the run.
-func TestMatrix(t *testing.T) {
+// TestRDMAMatrixNamesExistingTests compares the matrix of docs/rdma.md with the sources: every test that it names
+// exists, and every test that runs in the root of a release is in it. `make test-releases` compares it with the run.
+func TestRDMAMatrixNamesExistingTests(t *testing.T) {
 	root, files := tracked(t)
 	m, err := rdmacore.ReadMatrix(filepath.Join(root, "docs", "rdma.md"))
 	if err != nil {

@@ -67,9 +67,9 @@ func packages(t *testing.T) map[string]pkg {
 	return all
 }
 
-// TestImportDirections holds the table of packages: which of our packages each may import, and
+// TestImportsFollowTheTableOfPackages holds the table of packages: which of our packages each may import, and
 // which packages must never be among its dependencies, however indirectly.
-func TestImportDirections(t *testing.T) {
+func TestImportsFollowTheTableOfPackages(t *testing.T) {
 	all := packages(t)
 	// Direct imports of our own packages.
 	allowed := map[string][]string{

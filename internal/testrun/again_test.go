@@ -285,7 +285,7 @@ func TestRealTimeIsFoundInTheSources(t *testing.T) {
 		pkg, test string
 		real      bool
 	}{
-		{"internal/lab/e2e", "TestKillInTraffic", true},
+		{"internal/lab/e2e", "TestKillsInTrafficLoseNoPacket", true},
 		{"shm", "TestWaitEndsWithTheReasonOfItsEnd", true},
 		{"plugin", "TestProcessConforms", true},
 		{"dataplane/engine/overlap", "TestIndexFindsEveryOverlap", false},

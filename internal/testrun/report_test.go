@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSummary(t *testing.T) {
+func TestSummaryNamesEachFailureAndSkip(t *testing.T) {
 	var shown strings.Builder
 	r := newReport(&shown)
 	err := r.read(strings.NewReader(`{"Action":"start","Package":"p"}

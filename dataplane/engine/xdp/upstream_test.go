@@ -37,7 +37,7 @@ func TestAVLANDeviceAboveMakesTakenTagsACondition(t *testing.T) {
 	if len(got) != 1 || got[0].Code != dataplane.CodeVLANOffload {
 		t.Fatalf("conditions %+v", got)
 	}
-	lab.Step(t, got[0].Fix, "mode: tcx for eth1") // TestTagsThatTheDeviceTakes (dataplane/engine) counts the tags so
+	lab.Step(t, got[0].Fix, "mode: tcx for eth1") // TestTagsThatTheDeviceTakesAreAConditionUntilItsFix (dataplane/engine) counts the tags so
 	if got = h.upstreamConditions(xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "tcx"}); len(got) != 0 {
 		t.Errorf("conditions %+v by TCX", got)
 	}

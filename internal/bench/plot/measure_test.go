@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/internal/bench/plot"
 )
 
-// TestMeasure: both sides of a row become points of their curves, a row that cannot be opened becomes none, and a
-// cost that is not above 0 has no place.
-func TestMeasure(t *testing.T) {
+// Both sides of a row become points of their curves, a row that cannot be opened becomes none, and a cost that is not
+// above 0 has no place.
+func TestMeasureMakesPointsOfRowsWithACost(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs CPU affinity: Linux")
 	}

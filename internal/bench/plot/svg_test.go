@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench/plot"
 )
 
-func TestSVG(t *testing.T) {
+func TestSVGIsWellFormedAndHasEveryCurve(t *testing.T) {
 	panels := []plot.Panel{
 		{Title: "masks", XLabel: "masks", YLabel: "ns", Curves: []plot.Curve{
 			{Name: "ours", Points: []plot.Point{{100, 20}, {1, 10}}},

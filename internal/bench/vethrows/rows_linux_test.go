@@ -11,9 +11,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// TestFlowsCount: each packet of the sender passes the hook once, where it drops and where it counts. Generic XDP does
-// not see packets that another program redirected.
-func TestFlowsCount(t *testing.T) {
+// Each packet of the sender passes the hook once, where it drops and where it counts. Generic XDP does not see packets
+// that another program redirected.
+func TestFlowsCountEachPacketOnce(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	for name, mode := range map[string]xdp.Mode{"native": xdp.ModeNative, "auto": xdp.ModeAuto} {
@@ -43,8 +43,7 @@ func TestFlowsCount(t *testing.T) {
 	}
 }
 
-// TestNFTCounts: each of the tables counts each packet in the counter of its port.
-func TestNFTCounts(t *testing.T) {
+func TestNFTCountsEachPacketByItsPort(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	if _, err := exec.LookPath("nft"); err != nil {

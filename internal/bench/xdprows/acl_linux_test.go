@@ -8,9 +8,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/classbench"
 )
 
-// TestACLClassifies: the program of rte_acl, where it can be compiled, decides each packet of a trace as the linear
-// matcher does (it compares them itself), and has a figure.
-func TestACLClassifies(t *testing.T) {
+// The program of rte_acl, where it can be compiled, decides each packet of a trace as the linear matcher does (it
+// compares them itself), and has a figure.
+func TestACLClassifiesAsALinearSearchDoes(t *testing.T) {
 	if _, err := dpdkFlags(t.Context()); err != nil {
 		t.Log(err) // make bench installs it
 		return

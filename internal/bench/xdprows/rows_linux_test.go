@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestProgramsCount: the measured programs count every packet, on our side and on the peer's.
-func TestProgramsCount(t *testing.T) {
+// The measured programs count every packet, on our side and on the peer's.
+func TestProgramsCountEveryPacket(t *testing.T) {
 	need.BPF(t)
 	r, err := newRig(1 << 16)
 	if err != nil {
@@ -64,8 +64,8 @@ func (r *rig) peerCounted(t *testing.T) (sum uint64) {
 	return sum
 }
 
-// TestRows opens and runs every row until it has a figure, whatever the figure is.
-func TestRows(t *testing.T) {
+// TestRowsAreMeasured opens and runs every row until it has a figure, whatever the figure is.
+func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.CPUs(t, 2)
 	rows := slices.DeleteFunc(Rows(), func(r bench.Row) bool {

@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// TestMatchersAgree: over a trace, the classifier and the linear matcher count each rule's packets as often as the
-// rule is the first that matches.
-func TestMatchersAgree(t *testing.T) {
+// Over a trace, the classifier and the linear matcher count each rule's packets as often as the rule is the first that
+// matches.
+func TestMatchersCountForTheFirstRuleThatMatches(t *testing.T) {
 	need.BPF(t)
 	sets := map[string][]classbench.Rule{"masked": classbench.Masked(300, 24, seed), "ranges": classbench.Ranges(300, seed)}
 	for _, f := range classbench.Families() {

@@ -64,7 +64,7 @@ func calls(t *testing.T, dir string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-func TestCache(t *testing.T) {
+func TestCacheFetchesOnlyNewVersionsAndKeepsTheNewest(t *testing.T) {
 	apt := archive(t)
 	c := Cache{Dir: filepath.Join(t.TempDir(), "cache")}
 	updates := []string{"update"} // by root alone
@@ -172,10 +172,10 @@ func TestSplitKernelIsFetchedWithItsParts(t *testing.T) {
 	}
 }
 
-// TestSuite: a suite that cannot be reached is an error with apt's reason, also where its packages are in the cache;
-// a library that a package depends on is got with it. apt-cache is asked while no other process can update the
-// lists, and a failure of it is an error, not a package without dependencies.
-func TestSuite(t *testing.T) {
+// A suite that cannot be reached is an error with apt's reason, also where its packages are in the cache; a library
+// that a package depends on is got with it. apt-cache is asked while no other process can update the lists, and a
+// failure of it is an error, not a package without dependencies.
+func TestSuiteBringsLibrariesAndFailsWithTheReasonOfApt(t *testing.T) {
 	need.Tool(t, "flock")
 	dir := t.TempDir()
 	c := Cache{Dir: t.TempDir()}
@@ -220,8 +220,7 @@ esac
 	}
 }
 
-// TestSource: the sources are fetched once, and a failed fetch leaves nothing behind.
-func TestSource(t *testing.T) {
+func TestSourcesAreFetchedOnceAndAFailedFetchLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	c := Cache{Dir: t.TempDir()}
 	script := `#!/bin/sh

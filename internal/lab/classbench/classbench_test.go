@@ -29,8 +29,8 @@ func sum(v any) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// TestGeneratesTheSame: a seed names one set and one trace, in every process and on every machine.
-func TestGeneratesTheSame(t *testing.T) {
+// A seed names one set and one trace, in every process and on every machine.
+func TestASeedNamesOneSetAndOneTrace(t *testing.T) {
 	want := map[string]string{
 		"acl": "90fe9636d0dba65e 5e9728957f497d85 fa0bb55e3ae96938", "fw": "db57a3ed29009645 ee2bbb532202e348 f116bab08603c6fd",
 		"ipc":       "5ce7a432a7bf639a ed60bfb3195a41d9 d342887ad09ed685",
@@ -48,7 +48,7 @@ func TestGeneratesTheSame(t *testing.T) {
 	}
 }
 
-func TestSets(t *testing.T) {
+func TestSetsHoldAsManyDistinctValidRulesAsAsked(t *testing.T) {
 	const n = 5000
 	masks := map[string]int{"masked 24": 24, "masked 200": 200, "masked 4096": 4096}
 	for name, rules := range sets(n, 1) {
@@ -78,8 +78,8 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// TestFramesMatch: the match of a rule and the frame of a packet mean the same to the linear matcher.
-func TestFramesMatch(t *testing.T) {
+// The match of a rule and the frame of a packet mean the same to the linear matcher.
+func TestFramesMatchTheRulesThatTheirPacketsMatch(t *testing.T) {
 	for name, rules := range sets(200, 3) {
 		flows := make([]flow.Flow, len(rules))
 		for i := range rules {
@@ -95,8 +95,7 @@ func TestFramesMatch(t *testing.T) {
 	}
 }
 
-// TestLocality: with high locality headers are repeated in a row, and without they are not.
-func TestLocality(t *testing.T) {
+func TestHighLocalityRepeatsHeaders(t *testing.T) {
 	rules := classbench.Generate(classbench.ACL, 1000, 1)
 	repeated := func(l classbench.Locality) (n int) {
 		trace := classbench.Trace(rules, 10_000, l, 1)

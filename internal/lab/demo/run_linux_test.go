@@ -43,7 +43,7 @@ func TestExistingInstanceIsLeftAlone(t *testing.T) {
 }
 
 // A launch that fails leaves no interface behind, and its error is returned.
-func TestFailedLaunch(t *testing.T) {
+func TestFailedLaunchLeavesNoInterface(t *testing.T) {
 	need.Netns(t)
 	refused := errors.New("refused")
 	_, err := Run(t.Context(), Options{Launch: func(_ context.Context, cfg dataplane.Config, _ []string) (dataplane.Service, error) {
@@ -90,7 +90,7 @@ func TestBackendsCountTheSameFlows(t *testing.T) {
 }
 
 // Sweep leaves nothing of an instance whose devices wrote into its mirror.
-func TestSweep(t *testing.T) {
+func TestSweepLeavesNothingOfAnInstance(t *testing.T) {
 	need.Root(t) // the default directory
 	name := lab.Unique("demo-sweep-")
 	w, err := shm.Create(shm.Options{Path: mirrorPath(name), Counters: 64, History: -1})

@@ -10,7 +10,7 @@ import (
 
 // The traffic has enough flows of every kind, valid, uniquely named, and each frame
 // of a size that veth takes.
-func TestTraffic(t *testing.T) {
+func TestTrafficHasEnoughValidFlowsAndFrames(t *testing.T) {
 	in, streams, err := declare("native", "eth0", flow.Ingress, ingress())
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestFramesBelongToTheirFlows(t *testing.T) {
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestReportIsExactOnlyIfAllCountsAreEqual(t *testing.T) {
 	same := Count{Name: "a", SentPackets: 2, Packets: 2, SentBytes: 120, Bytes: 120}
 	for _, tc := range []struct {
 		name   string

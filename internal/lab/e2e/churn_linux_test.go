@@ -17,7 +17,7 @@ import (
 
 // Flows come and go while traffic flows, over masks that are there already and
 // over new ones: the flows that stay count every packet, once.
-func TestChurnInTraffic(t *testing.T) {
+func TestChurnInTrafficLosesNoPacketOfTheFlowsThatStay(t *testing.T) {
 	needLab(t)
 	rng := seed.Rand(t)
 	b := newBench(t, time.Hour,

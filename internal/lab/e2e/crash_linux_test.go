@@ -75,7 +75,7 @@ func numbered(t *testing.T, n int) (flows []flow.Flow) {
 
 // A library that ends its process at the first flow ends the process that tries it out: the plugin's
 // lives, XDP counts, and `flows list` and `doctor` say why.
-func TestALibraryThatKillsItsProcess(t *testing.T) {
+func TestALibraryThatKillsItsTrialLeavesXDPCounting(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
 	b, cfg, env := crashing(t, 1, numbered(t, 3))
@@ -109,7 +109,7 @@ func TestALibraryThatKillsItsProcess(t *testing.T) {
 
 // A library that passes its trial and kills the plugin later: the plugin that died twice in one verb of
 // a device is started without the device. Of configured flows it dies at its start, of others while it runs.
-func TestAPluginThatDiesTwiceInAVerb(t *testing.T) {
+func TestAPluginThatDiesTwiceInAVerbIsStartedWithoutTheDevice(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
 	// A process makes up to ten flows that match nothing before the first one of its own.

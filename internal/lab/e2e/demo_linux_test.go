@@ -21,7 +21,7 @@ import (
 
 // The contract of `make demo`: at least a million packets over at least 12 flows, in native and in
 // generic mode, every sent packet counted, within 45 s.
-func TestDemo(t *testing.T) {
+func TestDemoCountsEverySentPacketInBothModes(t *testing.T) {
 	needLab(t)
 	runDemos(t, 45*time.Second, times.Brief(uint64(1_000_000), 1), func() uint64 {
 		r, _ := runDemo(t)
@@ -44,7 +44,7 @@ func TestDemo(t *testing.T) {
 
 // A machine without a bpffs, such as a new container, runs the demo too, and has no bpffs
 // afterwards.
-func TestDemoWithoutBPFFS(t *testing.T) {
+func TestDemoWithoutBPFFSRunsAndLeavesNone(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "unshare", "umount")
 	script := `umount /sys/fs/bpf && cat /proc/self/mounts >&2 && "$0" demo --seconds 1 && exec cat /proc/self/mounts >&2`
@@ -61,7 +61,7 @@ func TestDemoWithoutBPFFS(t *testing.T) {
 
 // A user's clone is below a home directory that others may not enter, and the plugin is root without
 // the capability to do so all the same: the demo that this user starts with sudo works.
-func TestDemoOfAUser(t *testing.T) {
+func TestDemoOfAUserWithAPrivateHomeWorks(t *testing.T) {
 	needLab(t)
 	bin := filepath.Dir(binary(t, "flowtally"))
 	home := filepath.Join(t.TempDir(), "home")
@@ -114,7 +114,7 @@ func runDemo(t *testing.T, args ...string) (r demo.Report, said string) {
 }
 
 // A flow that counts other packets than the ones sent for it is reported, and no other flow is.
-func TestDemoSeesADifference(t *testing.T) {
+func TestDemoReportsOnlyTheFlowThatDiffers(t *testing.T) {
 	needLab(t)
 	const victim = "native/dns4-clients"
 	path := binary(t, "flowtally-plugin")
@@ -143,7 +143,7 @@ func TestDemoSeesADifference(t *testing.T) {
 }
 
 // Without privileges the demo reports the missing privilege and the remedy.
-func TestDemoWithoutPrivileges(t *testing.T) {
+func TestDemoWithoutPrivilegesNamesTheRemedy(t *testing.T) {
 	needLab(t)
 	cmd := exec.Command(binary(t, "flowtally"), "demo", "--plugin", binary(t, "flowtally-plugin"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

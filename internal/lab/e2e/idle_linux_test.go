@@ -18,7 +18,7 @@ import (
 // kill -9 of the plugin while it is idle, so that its mirror tells the idle period. A reader finds the writer dead and the
 // old value with its age. The packets that pass meanwhile are in the total of the next process, without a discontinuity.
 // The test waits for the 10 s after which an instance is idle.
-func TestKilledWhileIdle(t *testing.T) {
+func TestAKillWhileIdleLosesNoPacket(t *testing.T) {
 	needLab(t)
 	if testing.Short() {
 		t.Skip("an instance is idle after 10 s")

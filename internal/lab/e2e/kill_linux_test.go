@@ -23,7 +23,7 @@ const killRate = 250_000
 
 // kill -9 of the plugin, ten times, in the middle of traffic in both modes: after the last restart
 // the totals equal the packets sent, exactly.
-func TestKillInTraffic(t *testing.T) {
+func TestKillsInTrafficLoseNoPacket(t *testing.T) {
 	needLab(t)
 	kills, limit := times.Brief(10, 3), 5*time.Minute
 	if os.Getenv("FLOWTALLY_STRESS") != "" {

@@ -229,9 +229,8 @@ func (l *links) kill() {
 	}
 }
 
-// TestLinksComeAndGo: a change of the interface loses only packets that never reached a program. No
-// process is restarted.
-func TestLinksComeAndGo(t *testing.T) {
+// A change of the interface loses only packets that never reached a program. No process is restarted.
+func TestLinksThatComeAndGoLoseOnlyPacketsThatReachedNoProgram(t *testing.T) {
 	needLab(t)
 	l := newLinks(t)
 	on := func(n uint64) { l.t.Helper(); l.counting(); l.send(n, true); l.exact() }

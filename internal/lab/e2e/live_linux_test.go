@@ -21,7 +21,7 @@ import (
 // kill -9 of the plugin under traffic, again and again, while a reader uses the live view: each read is exact or refused. It
 // never falls, is never behind the mirror, and has the bytes of its own flow's packets. A view that was opened before all kills
 // is exact at the end.
-func TestLiveViewWhileThePluginIsKilled(t *testing.T) {
+func TestLiveViewIsExactOrRefusedWhileThePluginIsKilled(t *testing.T) {
 	needLab(t)
 	const size = 60
 	b := newBenchOf(t, 50*time.Millisecond, func(string) (dataplane.Config, []string) {

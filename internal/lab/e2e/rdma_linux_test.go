@@ -25,7 +25,7 @@ import (
 // The contract of `flowtally demo --backend rdma`: over the software verbs library, packets and
 // bytes of at least 12 flows equal the traffic sent and XDP's counts of the same traffic, flow by
 // flow, within 50 s. The report says that the NIC is software.
-func TestDemoRDMA(t *testing.T) {
+func TestDemoRDMAEqualsTheTrafficAndXDP(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
 	runDemos(t, 50*time.Second, times.Brief(uint64(100_000), 1), func() uint64 {
@@ -49,7 +49,7 @@ func TestDemoRDMA(t *testing.T) {
 
 // When XDP beside counts other packets than the ones sent for a flow, the report names that flow,
 // although the software NIC is right, and no other.
-func TestDemoRDMASeesADifference(t *testing.T) {
+func TestDemoRDMAReportsOnlyTheFlowThatDiffers(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
 	const victim = "rdma/dns4-clients"
@@ -81,7 +81,7 @@ func TestDemoRDMASeesADifference(t *testing.T) {
 
 // On a host without libibverbs, doctor names the library, and still reports everything else. The
 // host is a directory that holds the program and the libraries to which it is linked.
-func TestDoctorWithoutLibibverbs(t *testing.T) {
+func TestDoctorNamesAMissingLibibverbsAndReportsTheRest(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc", "ldd")
 	host := t.TempDir()
@@ -153,7 +153,7 @@ func copyInto(t *testing.T, root, from, to string) {
 
 // Without libibverbs, backend auto counts by XDP, exactly, and says why; a flow that
 // asks for rdma is refused, and changes nothing.
-func TestCountsWithoutLibibverbs(t *testing.T) {
+func TestXDPCountsExactlyWithoutLibibverbs(t *testing.T) {
 	needLab(t)
 	const frames = 20_000
 	b := newBenchOf(t, time.Second, func(string) (dataplane.Config, []string) {

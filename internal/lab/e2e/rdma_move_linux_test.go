@@ -20,7 +20,7 @@ import (
 // events declare add up to the packets sent. With rdma.audit no packet is lost, and the device may
 // come back amid traffic too: packets that passed while it began to count are added at the first
 // moment without traffic.
-func TestDeviceRemovedInTraffic(t *testing.T) {
+func TestADeviceRemovedInTrafficDeclaresWhatIsLost(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
 	for _, audit := range []bool{false, true} {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCommandsOfAFence(t *testing.T) {
+func TestAFenceYieldsItsCommandsAndTheirOutput(t *testing.T) {
 	const document = "Text.\n\n```console until=\"counting\" fails\n$ cat >a <<'EOF'\n# no command\nEOF\n# run \\\n  --now\nout\n```\n" +
 		"```console not-run: needs a card\n# rdma\n```\n```yaml file=lb.yaml\na: b\n```\n```go\nfunc\n```\n"
 	fences, errs := parse(document)
@@ -33,7 +33,7 @@ func TestCommandsOfAFence(t *testing.T) {
 	}
 }
 
-func TestMistakesOfFences(t *testing.T) {
+func TestMistakesOfFencesAreRefused(t *testing.T) {
 	for document, want := range map[string]string{
 		"```console unless=x\n```\n":    `line 1: info string "unless=x"`,
 		"```console not-run:\n```\n":    "not-run without a reason",
@@ -50,7 +50,7 @@ func TestMistakesOfFences(t *testing.T) {
 	}
 }
 
-func TestComparison(t *testing.T) {
+func TestOutputMayDifferOnlyInFiguresThatVary(t *testing.T) {
 	for _, c := range []struct {
 		shown, output string
 		want          bool

@@ -19,7 +19,7 @@ var (
 
 // gopacket, which shares no code with the builders, reads the frames back. Its
 // serialiser pads Ethernet frames to 60 bytes: all frames here are longer.
-func TestDecodes(t *testing.T) {
+func TestGopacketReadsEveryFrameBack(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		frame []byte
@@ -94,7 +94,7 @@ func checkSum(t *testing.T, l gopacket.Layer) {
 }
 
 // A datagram put together again from its fragments is the datagram.
-func TestFragments(t *testing.T) {
+func TestFragmentsPutTogetherAreTheDatagram(t *testing.T) {
 	link := []Layer{eth}
 	behind := []Layer{UDP{Src: 1, Dst: 2}, Payload(100)}
 	whole4, whole6 := Build(eth, ip4, behind[0], behind[1]), Build(eth, ip6, behind[0], behind[1])
@@ -126,7 +126,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestFramesAndHeadersHaveTheirSizes(t *testing.T) {
 	for _, size := range []int{60, 64, 1514} {
 		if f := Sized(size, eth, ip4, TCP{Src: 1, Dst: 2}); len(f) != size {
 			t.Errorf("got %d bytes, want %d", len(f), size)
@@ -143,7 +143,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestMistakePanics(t *testing.T) {
+func TestUDPWithoutIPPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("UDP without IP was built")

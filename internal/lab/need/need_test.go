@@ -43,7 +43,7 @@ func verdict(gate func(testing.TB)) string {
 	return r.verdict
 }
 
-func TestMissing(t *testing.T) {
+func TestMissingToolFailsOnlyIfRequired(t *testing.T) {
 	const tool = "flowtally-no-such-tool"
 	gate := func(t testing.TB) { Tool(t, tool) }
 	for _, tc := range []struct {
@@ -66,14 +66,14 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestMet(t *testing.T) {
+func TestMetNeedPasses(t *testing.T) {
 	t.Setenv(Env, "all")
 	if got := verdict(func(t testing.TB) { Tool(t, "go") }); got != "" {
 		t.Errorf("go is on PATH: got %q", got)
 	}
 }
 
-func TestHeader(t *testing.T) {
+func TestMissingHeaderFailsIfRequired(t *testing.T) {
 	t.Setenv(Env, "header:flowtally/no-such-header.h")
 	got := verdict(func(t testing.TB) { Header(t, "flowtally/no-such-header.h") })
 	if !strings.HasPrefix(got, "fail: header:flowtally/no-such-header.h is required") {
@@ -81,7 +81,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-func TestUnknownCapability(t *testing.T) {
+func TestUnknownCapabilityIsNotMet(t *testing.T) {
 	t.Setenv(Env, "all")
 	if got := verdict(func(t testing.TB) { Cap(t, "net_admim") }); got == "" {
 		t.Error("a capability that does not exist was met")
@@ -90,7 +90,7 @@ func TestUnknownCapability(t *testing.T) {
 
 // The needs of this machine: each gate either passes or ends this subtest as
 // it would any other.
-func TestMachine(t *testing.T) {
+func TestEachGatePassesOrEndsItsTest(t *testing.T) {
 	for name, gate := range map[string]func(testing.TB){
 		"root": Root, "bpf": BPF, "netns": Netns, "tcx": TCX, "ipsec": IPsec,
 		"bpffs": func(t testing.TB) { BPFFS(t) },

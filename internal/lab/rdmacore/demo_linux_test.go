@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestDemo runs the demo over the libmlx5 of each release, by DevX and by verbs: the sent packets and bytes, the NIC's and XDP's
-// are equal, flow by flow.
-func TestDemo(t *testing.T) {
+// TestDemoIsExactOverEachRelease runs the demo over the libmlx5 of each release, by DevX and by verbs: the sent packets
+// and bytes, the NIC's and XDP's are equal, flow by flow.
+func TestDemoIsExactOverEachRelease(t *testing.T) {
 	need.Root(t)
 	need.BPF(t)
 	bin := filepath.Dir(program(t))
@@ -74,8 +74,9 @@ func runDemo(t *testing.T, root *Root, bin, by string, flows int, modes []string
 	t.Logf("%s, by %s: %d packets over %d flows equal, over\n%s", root, by, packets, len(r.Flows), strings.Join(libraries, "\n"))
 }
 
-// TestDemoServed runs the demo by uverbsd: the plugin and the processes in which it probes the device share one model.
-func TestDemoServed(t *testing.T) {
+// TestDemoServedByUverbsdSharesOneModel runs the demo by uverbsd: the plugin and the processes in which it probes the
+// device share one model.
+func TestDemoServedByUverbsdSharesOneModel(t *testing.T) {
 	need.Root(t)
 	need.BPF(t)
 	bin := filepath.Dir(program(t))

@@ -29,9 +29,10 @@ func program(t *testing.T) string {
 	return path
 }
 
-// TestDoctor asks the shipped program about RDMA over the libraries of each release: it names the devices
-// that the release's providers list. No check succeeds, because the kernel does not have these devices.
-func TestDoctor(t *testing.T) {
+// TestDoctorNamesTheDevicesOfEachRelease asks the shipped program about RDMA over the libraries of each release: it
+// names the devices that the release's providers list. No check succeeds, because the kernel does not have these
+// devices.
+func TestDoctorNamesTheDevicesOfEachRelease(t *testing.T) {
 	flowtally := program(t)
 	for _, suite := range Suites() {
 		t.Run(suite, func(t *testing.T) {

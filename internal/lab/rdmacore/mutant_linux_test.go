@@ -12,9 +12,10 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// TestMutantKernels probes both devices over uverbs kernels that misbehave, over the newest release. The program
-// ends, and the checks of the device either are the checks over the right kernel, or name the verb and the cause.
-func TestMutantKernels(t *testing.T) {
+// TestMutantKernelsChangeNoAnswerOrAreNamed probes both devices over uverbs kernels that misbehave, over the newest
+// release. The program ends, and the checks of the device either are the checks over the right kernel, or name the verb
+// and the cause.
+func TestMutantKernelsChangeNoAnswerOrAreNamed(t *testing.T) {
 	flowtally := program(t)
 	libs, err := ibvtest.Build(filepath.Join(filepath.Dir(flowtally), "ibvtest"))
 	if err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// TestMutantKernelsOfQueuePairs runs instances with a queue pair over uverbs kernels that misbehave, over the newest
-// release. The verbs that lead to RTS, and the first operation, end the process of the trial: the instance lives, and its
-// condition names the verb and the cause. The error of a kernel that only returns errors is in the error of the start.
-func TestMutantKernelsOfQueuePairs(t *testing.T) {
+// TestMutantKernelsOfQueuePairsLeaveTheInstanceAlive runs instances with a queue pair over uverbs kernels that
+// misbehave, over the newest release. The verbs that lead to RTS, and the first operation, end the process of the
+// trial: the instance lives, and its condition names the verb and the cause. The error of a kernel that only returns
+// errors is in the error of the start.
+func TestMutantKernelsOfQueuePairsLeaveTheInstanceAlive(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, []string{"sid"}, func(t *testing.T) {
 		const rc, ud, srd = dataplane.RC, dataplane.UD, dataplane.SRD
 		fail := func(verb, errno string, from int) ibvtest.Env {

@@ -20,9 +20,9 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// TestKernelQueuePairs has an instance post RC operations over the real libmlx5 of each release, and count them by each
-// source: the values in the mirror are the posted operations, errors among them.
-func TestKernelQueuePairs(t *testing.T) {
+// TestKernelQueuePairsCountThePostedOperations has an instance post RC operations over the real libmlx5 of each
+// release, and count them by each source: the values in the mirror are the posted operations, errors among them.
+func TestKernelQueuePairsCountThePostedOperations(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, Suites(), func(t *testing.T) {
 		for _, c := range []struct {
 			source dataplane.CompletionSource

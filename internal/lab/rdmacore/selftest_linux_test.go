@@ -17,9 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKernelSelftest runs the command for the first owner of a card, over the libraries of the oldest and of the newest
-// release: the packets of the interface and the messages of two queue pairs are equal to the counts, and the device counts.
-func TestKernelSelftest(t *testing.T) {
+// TestKernelSelftestCountsEqualTheTraffic runs the command for the first owner of a card, over the libraries of the
+// oldest and of the newest release: the packets of the interface and the messages of two queue pairs are equal to the
+// counts, and the device counts.
+func TestKernelSelftestCountsEqualTheTraffic(t *testing.T) {
 	need.Root(t)
 	need.BPF(t)
 	bin := filepath.Dir(program(t))

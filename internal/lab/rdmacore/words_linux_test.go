@@ -18,10 +18,10 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// TestKernelWords has an instance count the operations of SRD and UD queue pairs by completion counters that the EFA of the
-// uverbs kernel writes into the mirror, over the real libefa of rdma-core 65: one counter for each operation. No poll cycle
-// runs, and flows are added until the mirror grows. Every word is exact.
-func TestKernelWords(t *testing.T) {
+// TestKernelWordsAreExactWithoutAPoll has an instance count the operations of SRD and UD queue pairs by completion
+// counters that the EFA of the uverbs kernel writes into the mirror, over the real libefa of rdma-core 65: one counter
+// for each operation. No poll cycle runs, and flows are added until the mirror grows. Every word is exact.
+func TestKernelWordsAreExactWithoutAPoll(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, []string{"sid"}, countWords)
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/soft"
 )
 
-// TestKernelSendQueue decodes the requests that the real libmlx5 of each release writes to a send queue: package flexio reads
-// the posted opcode, addresses, length and keys.
-func TestKernelSendQueue(t *testing.T) {
+// TestKernelSendQueueDecodesToThePostedRequests decodes the requests that the real libmlx5 of each release writes to a
+// send queue: package flexio reads the posted opcode, addresses, length and keys.
+func TestKernelSendQueueDecodesToThePostedRequests(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "gcc")
 	need.Header(t, "infiniband/mlx5dv.h")

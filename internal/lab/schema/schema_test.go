@@ -38,7 +38,7 @@ func of(t *testing.T, types ...reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-func TestValidate(t *testing.T) {
+func TestValidateTakesOnlyWhatTheSchemaDescribes(t *testing.T) {
 	one, both := of(t, reflect.TypeFor[output]()), of(t, reflect.TypeFor[output](), reflect.TypeFor[inner]())
 	if one.Properties["n"].Description != "how many" {
 		t.Errorf("n is described by %q", one.Properties["n"].Description)
@@ -70,7 +70,7 @@ func TestValidate(t *testing.T) {
 }
 
 // A later version may add fields, and not take any away.
-func TestLost(t *testing.T) {
+func TestLostNamesFieldsThatALaterVersionTakesAway(t *testing.T) {
 	type more struct {
 		output
 		Extra int `json:"extra"`

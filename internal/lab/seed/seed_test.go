@@ -34,7 +34,7 @@ func draw(t *testing.T, env string) (s uint64, r *recorder) {
 	return s, r
 }
 
-func TestUint64(t *testing.T) {
+func TestSeedIsThatOfTheEnvironmentOrNewAndIsLogged(t *testing.T) {
 	if s, r := draw(t, "18446744073709551615"); s != 1<<64-1 || r.log != "FLOWTALLY_SEED=18446744073709551615" {
 		t.Errorf("drew %d, logged %q", s, r.log)
 	}
@@ -50,7 +50,7 @@ func TestUint64(t *testing.T) {
 	}
 }
 
-func TestRandRepeats(t *testing.T) {
+func TestOneSeedRepeatsTheSequence(t *testing.T) {
 	t.Setenv(seed.Env, "7")
 	if a, b := seed.Rand(t).Uint64(), seed.Rand(t).Uint64(); a != b {
 		t.Errorf("one seed, two sequences: %d and %d", a, b)

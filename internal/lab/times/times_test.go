@@ -23,7 +23,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func TestOf(t *testing.T) {
+func TestTheVariableSetsTheNumberOfTimes(t *testing.T) {
 	unset := 5
 	if testing.Short() {
 		unset = 2

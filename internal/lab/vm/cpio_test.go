@@ -70,8 +70,8 @@ func unpack(archive []byte) (members []unpacked, err error) {
 	return nil, err
 }
 
-// TestArchive writes random images and reads them as the kernel would.
-func TestArchive(t *testing.T) {
+// TestArchiveUnpacksToItsFiles writes random images and reads them as the kernel would.
+func TestArchiveUnpacksToItsFiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		img := NewImage()
 		want := make(map[string]string)
@@ -111,7 +111,7 @@ func TestArchive(t *testing.T) {
 	})
 }
 
-func TestImage(t *testing.T) {
+func TestImageHasFilesLinksAndDevicesInTheirPlaces(t *testing.T) {
 	host := filepath.Join(t.TempDir(), "host")
 	if err := os.WriteFile(host, []byte("of this machine"), 0o600); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-func TestImageErrors(t *testing.T) {
+func TestImageRefusesFilesThatItCannotHold(t *testing.T) {
 	dir := t.TempDir()
 	for name, host := range map[string]string{"no such file": filepath.Join(dir, "none"), "a directory": dir} {
 		img := NewImage()

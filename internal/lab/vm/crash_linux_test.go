@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// TestPanic: a machine that panics ends at once, and shows why.
-func TestPanic(t *testing.T) {
+func TestAPanicEndsTheMachineAndIsShown(t *testing.T) {
 	b := newBoot(t, linux61)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -26,9 +25,9 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestHang: a step that hangs is ended by its own limit and the next one runs. A machine that hangs
-// ends with its context, its console is in the error, and earlier events are kept.
-func TestHang(t *testing.T) {
+// A step that hangs is ended by its own limit and the next one runs. A machine that hangs ends with its context, its
+// console is in the error, and earlier events are kept.
+func TestAStepOrMachineThatHangsIsEnded(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)

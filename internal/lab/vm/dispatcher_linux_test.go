@@ -7,25 +7,26 @@ import (
 	"testing"
 )
 
-// TestDispatcher counts in the dispatcher of the distribution's libxdp. The kernel is one with TCX.
-func TestDispatcher(t *testing.T) {
+// TestCountsInADispatcherOnLinux612 counts in the dispatcher of the distribution's libxdp. The kernel is one with TCX.
+func TestCountsInADispatcherOnLinux612(t *testing.T) {
 	b := newBoot(t, linux612, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestDispatcherCountsEveryPacketOverChangesOfEitherSide|TestEachPacketCountsOnceWhileTheDispatcherChanges|TestMoveToADispatcherMissesNoPacket|TestDispatcherOfAMovedInterfaceStopsCounting")
-	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherInAnInstance|TestDetachEmptiesThePlaceInTheDispatcher")
+	b.tests(t, "engine", "./dataplane/engine", "TestInstanceInADispatcherCountsEachPacketOnce|TestDetachEmptiesThePlaceInTheDispatcher")
 	res := b.run(t)
 	report(t, res, "xdp")
 	report(t, res, "engine")
 }
 
-// TestDispatcher61 is TestDispatcher on the oldest supported kernel, which has no TCX to move to.
-func TestDispatcher61(t *testing.T) {
+// TestCountsInADispatcherOnLinux61 is TestCountsInADispatcherOnLinux612 on the oldest supported kernel, which has no
+// TCX to move to.
+func TestCountsInADispatcherOnLinux61(t *testing.T) {
 	b := newBoot(t, linux61, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
 	b.tests(t, "xdp", "./xdp", "TestDispatcherCountsEveryPacketOverChangesOfEitherSide")
-	b.tests(t, "engine", "./dataplane/engine", "TestDispatcherWithoutTCX")
+	b.tests(t, "engine", "./dataplane/engine", "TestWithoutTCXAnInstanceCountsInTheDispatcher")
 	res := b.run(t)
 	report(t, res, "xdp")
 	report(t, res, "engine")

@@ -53,7 +53,7 @@ func unpackedKernel(t *testing.T, files map[string][]byte) string {
 	return dir
 }
 
-func TestModules(t *testing.T) {
+func TestModulesComeAfterThoseThatTheyNeed(t *testing.T) {
 	const root = "lib/modules/6.1.0-1-amd64/"
 	k, err := OpenKernel(unpackedKernel(t, map[string][]byte{
 		"boot/vmlinuz-6.1.0-1-amd64":       nil,
@@ -106,8 +106,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestKernelOfSeveralPackages: the kernel, the list of what is built in and the modules each come from a package.
-func TestKernelOfSeveralPackages(t *testing.T) {
+// The kernel, the list of what is built in and the modules each come from a package.
+func TestKernelMayComeInSeveralPackages(t *testing.T) {
 	const root = "usr/lib/modules/7.3.4-cloud/"
 	k, err := OpenKernel(
 		unpackedKernel(t, map[string][]byte{root + "vmlinuz": nil}),
@@ -123,7 +123,7 @@ func TestKernelOfSeveralPackages(t *testing.T) {
 	}
 }
 
-func TestOpenKernel(t *testing.T) {
+func TestOpenKernelRefusesAnythingButOneKernelWithModules(t *testing.T) {
 	for name, files := range map[string]map[string][]byte{
 		"none":       {"boot/config": nil},
 		"two":        {"boot/vmlinuz-1": nil, "boot/vmlinuz-2": nil},

@@ -4,7 +4,7 @@ package vm
 
 import "testing"
 
-func TestParseRecord(t *testing.T) {
+func TestRecordOfTheKernelLogIsParsed(t *testing.T) {
 	for _, c := range []struct {
 		record string
 		want   Log

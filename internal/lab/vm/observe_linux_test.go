@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// observeModules are the traffic of TestObserve in the guest.
+// observeModules are the traffic of TestTrafficPassesUnharmedAndIsCounted in the guest.
 var observeModules = []string{
 	"veth", "sctp", "8021q", "bonding", "ip_gre", "ipip", "geneve",
 	"esp4", "xfrm_user", "authenc", "cbc", "hmac", "echainiv", "seqiv", "gcm", "ctr",
@@ -19,23 +19,24 @@ var observeModules = []string{
 
 // No program of flowtally, in any mode, harms traffic that the kernel handles in other buffers than those
 // of plain packets, and the counts are exact.
-func TestObserveNewest(t *testing.T) { observe(t, newest) }
+func TestTrafficIsUnharmedOnTheNewestKernel(t *testing.T) { observe(t, newest) }
 
-// TestObserve61 has XDP alone.
-func TestObserve61(t *testing.T) { observe(t, linux61) }
+// TestTrafficIsUnharmedOnLinux61 has XDP alone.
+func TestTrafficIsUnharmedOnLinux61(t *testing.T) { observe(t, linux61) }
 
-func TestObserve612(t *testing.T) {
+func TestTrafficIsUnharmedOnLinux612(t *testing.T) {
 	onlyLong(t)
 	observe(t, linux612)
 }
 
-// Rows of TestObserve that it leaves out.
+// Rows of TestTrafficPassesUnharmedAndIsCounted that it leaves out.
 const (
 	aborts  = "empty generic with frags/sctp, local"
 	crashes = "empty generic/sctp, forwarded"
 )
 
-// TestEmptyGenericXDPHarmsSCTP612 shows why TestObserve leaves some rows of generic XDP out: an empty program harms them.
+// TestEmptyGenericXDPHarmsSCTP612 shows why TestTrafficPassesUnharmedAndIsCounted leaves some rows of generic XDP out:
+// an empty program harms them.
 func TestEmptyGenericXDPHarmsSCTP612(t *testing.T) {
 	res, console, err := harm(t, linux612)
 	if s := res.Steps[aborts]; s == nil || !strings.Contains(string(s.Stdout), "connection abort") {
@@ -63,9 +64,9 @@ func harm(t *testing.T, kernel line) (res *Result, console string, err error) {
 	onlyLong(t)
 	b := newBoot(t, kernel, observeModules...)
 	b.cpus = 1 // as for observe
-	bin := b.compile(t, "guest", "./internal/lab/vm/guest", "TestObserve")
+	bin := b.compile(t, "guest", "./internal/lab/vm/guest", "TestTrafficPassesUnharmedAndIsCounted")
 	for _, row := range []string{aborts, crashes} {
-		b.step(row, bin, "TestObserve", "FLOWTALLY_GUEST_ONLY=^"+row+"$", "FLOWTALLY_GUEST_HARM=1")
+		b.step(row, bin, "TestTrafficPassesUnharmedAndIsCounted", "FLOWTALLY_GUEST_ONLY=^"+row+"$", "FLOWTALLY_GUEST_HARM=1")
 	}
 	res, console, err = b.runToItsEnd(t)
 	if res == nil {
@@ -82,6 +83,6 @@ func observe(t *testing.T, kernel line) {
 	for _, name := range []string{"FLOWTALLY_GUEST_ONLY", "FLOWTALLY_GUEST_HARM"} { // of one who looks into a row
 		chosen = append(chosen, name+"="+os.Getenv(name))
 	}
-	b.tests(t, "guest", "./internal/lab/vm/guest", "TestObserve", chosen...)
+	b.tests(t, "guest", "./internal/lab/vm/guest", "TestTrafficPassesUnharmedAndIsCounted", chosen...)
 	report(t, b.run(t), "guest")
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// TestLinux61 runs on the oldest supported kernel: ingress counting, checked by that kernel's
+// TestLinux61CountsIngressExactly runs on the oldest supported kernel: ingress counting, checked by that kernel's
 // verifier. The flavour for clouds has every module that this needs and is the smallest. It is also
 // a host without libibverbs.
-func TestLinux61(t *testing.T) {
+func TestLinux61CountsIngressExactly(t *testing.T) {
 	b := newBoot(t, linux61, "veth")
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "TestIngressAlone|TestDoctorBelow66|TestWithoutLibibverbs")
+	b.tests(t, "guest", "./internal/lab/vm/guest", "TestIngressAloneIsExactAndEgressIsRefused|TestDoctorBelow66NamesTheMissingFeature|TestWithoutLibibverbsProgramsRunAndNameIt")
 	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestVerifierWorkOfTheMostMasksIsBounded|TestVerifierWorkOfAllLayersIsBounded|TestBufferOfManySegmentsCountsEachSegment|TestReusedSlotStartsAtZero|TestErrorsMatchTheirSentinels|TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused|TestTablesHoldAndFindTheMostExactRules")
 	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("25", "10"))
 	b.tests(t, "engine", "./dataplane/engine", "TestSentIsCounted|TestTheKernelCountsWhileNobodyPolls")

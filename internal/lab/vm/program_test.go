@@ -24,9 +24,9 @@ func shell(t *testing.T) string {
 	return path
 }
 
-// TestProgram packs a program of this machine: with its loader, and with every library that
+// TestProgramBringsItsLoaderAndLibraries packs a program of this machine: with its loader, and with every library that
 // it or one of those needs.
-func TestProgram(t *testing.T) {
+func TestProgramBringsItsLoaderAndLibraries(t *testing.T) {
 	path := shell(t)
 	img := NewImage()
 	if err := img.Program(path, "/bin/sh", "/"); err != nil {
@@ -68,9 +68,9 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestLibrary: the first root that has it wins, and one that none has is an error that
+// The first root that has it wins, and one that none has is an error that
 // says where it was looked for.
-func TestLibrary(t *testing.T) {
+func TestLibraryComesFromTheFirstRootThatHasIt(t *testing.T) {
 	path := shell(t)
 	dir := t.TempDir()
 	own := filepath.Join(dir, "usr/lib/x86_64-linux-gnu/libown.so.1")

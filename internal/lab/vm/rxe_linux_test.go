@@ -21,14 +21,14 @@ var rxeModules = []string{
 // rdmaPackages are the distribution's own user space, beside the machine's glibc.
 var rdmaPackages = []string{"libibverbs1", "ibverbs-providers", "ibverbs-utils", "libnl-3-200", "libnl-route-3-200"}
 
-// TestRXE runs a real kernel RDMA stack: libibverbs and rdma_rxe of the distribution. rxe
+// TestXDPCountsExactlyBesideRXE runs a real kernel RDMA stack: libibverbs and rdma_rxe of the distribution. rxe
 // has neither flows nor counters: everything that asks for them is told so, and XDP counts,
 // in both directions. The software devices count on the slaves of a bond.
-func TestRXE(t *testing.T) {
+func TestXDPCountsExactlyBesideRXE(t *testing.T) {
 	b := newBoot(t, linux612, append([]string{"bonding"}, rxeModules...)...)
 	b.rdmaCore(t)
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE|TestBondSlaves|TestBondOfRXE",
+	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpongOfRDMACoreWorks|TestCountedByXDPBesideRXE|TestRDMAAloneCountsNothingAndSaysWhy|TestRemovalOfAnUnusedDeviceDoesNotWait|TestDoctorSeesRXE|TestSlavesOfABondCountItsPackets|TestRXEOfASlaveNamesTheBond",
 		"FLOWTALLY_GUEST_SOFT="+b.softwareNIC(t))
 	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("20", "8"), need.Env+"=all")
 	res := b.run(t)
@@ -36,13 +36,13 @@ func TestRXE(t *testing.T) {
 	report(t, res, "engine-xdp")
 }
 
-// TestRXEQueuePairs: rxe has queue pairs, whose completions are counted from ibv_poll_cq. A
+// TestQueuePairsOfRXEAreCountedExactly: rxe has queue pairs, whose completions are counted from ibv_poll_cq. A
 // machine of its own, as its operations, 100,000 in the long form, take their time on an emulated CPU.
-func TestRXEQueuePairs(t *testing.T) {
+func TestQueuePairsOfRXEAreCountedExactly(t *testing.T) {
 	b := newBoot(t, linux612, rxeModules...)
 	b.rdmaCore(t)
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "TestQueuePairs|TestQueuePairsOfTwoInstances")
+	b.tests(t, "guest", "./internal/lab/vm/guest", "TestQueuePairsCountEveryOperation|TestQueuePairsOfTwoInstancesCountTheirSides")
 	report(t, b.run(t), "guest")
 }
 

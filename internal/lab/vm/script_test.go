@@ -24,7 +24,7 @@ func events(t testing.TB, es ...Event) string {
 	return b.String()
 }
 
-func TestCollect(t *testing.T) {
+func TestCollectKeepsWhatAnIncompleteRunHasSaid(t *testing.T) {
 	whole := events(t,
 		Event{Ready: "6.1.0"},
 		Event{Output: &Output{Step: "a", Data: []byte("one\n")}},

@@ -29,7 +29,7 @@ func through(f func(*slog.Logger)) (lines, host string) {
 	return raw.String(), strings.TrimSpace(out.String())
 }
 
-func TestRecordsCross(t *testing.T) {
+func TestRecordsCrossWithTheirAttributesInOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		log  func(*slog.Logger)
 		want string
@@ -73,7 +73,7 @@ func TestRecordsCross(t *testing.T) {
 
 // The time of the record is the plugin's, to the microsecond, and of the form
 // that go-plugin's own hosts read.
-func TestRecordTime(t *testing.T) {
+func TestRecordKeepsTheTimeOfThePlugin(t *testing.T) {
 	at := time.Date(2026, 11, 20, 23, 59, 59, 123456000, time.FixedZone("", 3600))
 	var raw bytes.Buffer
 	_ = newHandler(&raw, nil).Handle(t.Context(), slog.NewRecord(at, slog.LevelInfo, "m", 0))
@@ -93,7 +93,7 @@ func TestRecordTime(t *testing.T) {
 }
 
 // hclog's own lines are read too: a third party's plugin writes them.
-func TestHclogLines(t *testing.T) {
+func TestLinesOfHclogAreReadToo(t *testing.T) {
 	var raw, out bytes.Buffer
 	hclog.New(&hclog.LoggerOptions{Name: "theirs", JSONFormat: true, Output: &raw, Level: hclog.Trace}).Error("went wrong", "n", 1, "err", errors.New("e"))
 	w := &Lines{log: slog.New(slog.NewTextHandler(&out, nil))}
@@ -122,7 +122,7 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 }
 
-func TestHostLevel(t *testing.T) {
+func TestPluginIsAskedForTheLevelOfItsHost(t *testing.T) {
 	for level, want := range map[slog.Level]string{
 		slog.LevelDebug - 8: "trace", slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelInfo + 1: "warn", slog.LevelError: "error", off - 1: "off",
 	} {

@@ -149,9 +149,9 @@ func (b *bond) send(packets int) {
 	}
 }
 
-// TestBondSlaves: the packets of a bond of the kernel are counted by the software device of the slave that they pass,
-// before and after a change of the active slave, while a slave is out of the bond, and when it is back.
-func TestBondSlaves(t *testing.T) {
+// The packets of a bond of the kernel are counted by the software device of the slave that they pass, before and after
+// a change of the active slave, while a slave is out of the bond, and when it is back.
+func TestSlavesOfABondCountItsPackets(t *testing.T) {
 	b := newBond(t, "bond7", "v0", "v1")
 	b.activate("v0")
 	env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "v0"}, {Name: "swnic1", Netdev: "v1"}}}
@@ -232,9 +232,10 @@ func TestBondSlaves(t *testing.T) {
 	}
 }
 
-// TestBondOfRXE: the kernel's GID table of the device of a slave names the bond and this slave, and no other slave. The GID
-// table of the active slave's device always names the bond. The software devices in TestBondSlaves have such tables.
-func TestBondOfRXE(t *testing.T) {
+// The kernel's GID table of the device of a slave names the bond and this slave, and no other slave. The GID table of
+// the active slave's device always names the bond. The software devices in TestSlavesOfABondCountItsPackets have such
+// tables.
+func TestRXEOfASlaveNamesTheBond(t *testing.T) {
 	b := newBond(t, "bond7", "v0", "v1")
 	slaves := []string{"v0", "v1"}
 	for i, slave := range slaves {

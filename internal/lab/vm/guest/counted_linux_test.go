@@ -83,8 +83,7 @@ func checkRejected(t *testing.T, svc dataplane.Service, flows int) {
 	}
 }
 
-// TestRDMAAlone: without a fall-back nothing is counted, and the error says why.
-func TestRDMAAlone(t *testing.T) {
+func TestRDMAAloneCountsNothingAndSaysWhy(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
 	cfg := dataplane.Config{
@@ -103,8 +102,7 @@ func TestRDMAAlone(t *testing.T) {
 	}
 }
 
-// TestRemovedBeside: removing an RDMA device that counts nothing does not wait for this process.
-func TestRemovedBeside(t *testing.T) {
+func TestRemovalOfAnUnusedDeviceDoesNotWait(t *testing.T) {
 	newPair(t, "v0")
 	if err := netlink.RdmaLinkAdd("rxe0", "rxe", "v0"); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@
 //	FLOWTALLY_GUEST_RXE  not empty where the kernel has rdma_rxe loaded
 //	FLOWTALLY_GUEST_SOFT directory of the software libibverbs and libmlx5
 //	FLOWTALLY_GUEST_PROGRAM what TestSCTPLeavesWhole attaches: empty, flowtally or pull
-//	FLOWTALLY_GUEST_ONLY a regular expression: the rows MODE/SCENARIO that TestObserve runs
-//	FLOWTALLY_GUEST_HARM not empty where TestObserve runs the rows that harm the kernel, too
+//	FLOWTALLY_GUEST_ONLY a regular expression: the rows MODE/SCENARIO that TestTrafficPassesUnharmedAndIsCounted runs
+//	FLOWTALLY_GUEST_HARM not empty where TestTrafficPassesUnharmedAndIsCounted runs the rows that harm the kernel, too
 //
 // The host names the tests that fit the kernel, and treats a skipped test as a failure.
 package guest

@@ -252,11 +252,11 @@ func release() string {
 // long says that this machine runs the long form: `make test-vm` without -short.
 func long() bool { return os.Getenv("FLOWTALLY_GUEST_LONG") != "" }
 
-// TestObserve sends each kind of traffic through a router on which flowtally runs, in each mode. What arrives is what was
-// sent, and flowtally's counts are the packets and bytes on the wire as far as the documents promise it for the mode.
-// In the long form the same traffic first meets nothing, and an empty program of each type: a row that fails there has
-// found a fault of the kernel.
-func TestObserve(t *testing.T) {
+// TestTrafficPassesUnharmedAndIsCounted sends each kind of traffic through a router on which flowtally runs, in each
+// mode. What arrives is what was sent, and flowtally's counts are the packets and bytes on the wire as far as the
+// documents promise it for the mode. In the long form the same traffic first meets nothing, and an empty program of
+// each type: a row that fails there has found a fault of the kernel.
+func TestTrafficPassesUnharmedAndIsCounted(t *testing.T) {
 	p := newKprobe(t, fraglist)
 	log, err := vm.OpenLog()
 	if err != nil {

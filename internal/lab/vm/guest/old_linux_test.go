@@ -20,10 +20,10 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// TestIngressAlone is for kernels below 6.6, through the process boundary: ingress is counted
+// TestIngressAloneIsExactAndEgressIsRefused is for kernels below 6.6, through the process boundary: ingress is counted
 // exactly in both modes, egress is refused with the reason, and the refusal leaves the other flows
 // unchanged.
-func TestIngressAlone(t *testing.T) {
+func TestIngressAloneIsExactAndEgressIsRefused(t *testing.T) {
 	for _, mode := range []dataplane.Mode{dataplane.ModeNative, dataplane.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {
 			pair := newPair(t, "v0")
@@ -81,7 +81,7 @@ func TestIngressAlone(t *testing.T) {
 	}
 }
 
-// traffic is a stream for each of the flows of TestIngressAlone.
+// traffic is a stream for each of the flows of TestIngressAloneIsExactAndEgressIsRefused.
 func traffic(fs []flow.Flow) []lab.Stream {
 	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0x0d, 1}, Src: [6]byte{2, 0, 0, 0, 0x0d, 2}}
 	v4 := func(src string) frame.IPv4 {
@@ -119,8 +119,8 @@ func doctor(t *testing.T) []check {
 	return report.Checks
 }
 
-// TestDoctorBelow66 finds the kernel usable, and names the missing feature.
-func TestDoctorBelow66(t *testing.T) {
+// TestDoctorBelow66NamesTheMissingFeature finds the kernel usable, and names the missing feature.
+func TestDoctorBelow66NamesTheMissingFeature(t *testing.T) {
 	found := 0
 	for _, c := range doctor(t) {
 		switch {

@@ -39,10 +39,10 @@ queue_pairs:
 `
 )
 
-// TestQueuePairs: 10,000 operations (100,000 in the long form) of a reliable connection over a real kernel RDMA stack,
-// posted by `flowtally queue-pairs post`, are counted exactly, from ibv_poll_cq, and shown by `flowtally
-// get`. Operations that end in error are counted too, and so is the work after the repair.
-func TestQueuePairs(t *testing.T) {
+// 10,000 operations (100,000 in the long form) of a reliable connection over a real kernel RDMA stack, posted by
+// `flowtally queue-pairs post`, are counted exactly, from ibv_poll_cq, and shown by `flowtally get`. Operations that
+// end in error are counted too, and so is the work after the repair.
+func TestQueuePairsCountEveryOperation(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
 	startInstance(t, qpInstance, fmt.Sprintf(qpConfig, gidIndex(t, "rxe0", "10.77.0.1"), qpReceives))
@@ -116,10 +116,10 @@ func TestQueuePairs(t *testing.T) {
 	t.Logf("mended, and shown by flowtally get:\n%s%s", posted, command(t, program(t, "flowtally"), "get", "--instance", qpInstance))
 }
 
-// TestQueuePairsOfTwoInstances: two processes on one device are told each other's address, as
+// Two processes on one device are told each other's address, as
 // `flowtally queue-pairs list` shows it, and count each their side: of a reliable connection,
 // and of datagrams.
-func TestQueuePairsOfTwoInstances(t *testing.T) {
+func TestQueuePairsOfTwoInstancesCountTheirSides(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
 	gid := gidIndex(t, "rxe0", "10.77.0.1")

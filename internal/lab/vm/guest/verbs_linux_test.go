@@ -112,9 +112,9 @@ func TestVerbsAnswerNo(t *testing.T) {
 	}
 }
 
-// TestVerbsModify walks the state machine of a reliable connection against the kernel's own
+// TestVerbsModifyFollowsTheTableOfTheKernel walks the state machine of a reliable connection against the kernel's own
 // table, and leaves one required attribute out at a time.
-func TestVerbsModify(t *testing.T) {
+func TestVerbsModifyFollowsTheTableOfTheKernel(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
 	_, ctx := openRXE(t, "rxe0")
@@ -200,8 +200,8 @@ func self() ibv.AHAttr {
 	return a
 }
 
-// TestVerbsEvents: a port that goes down and comes up says so.
-func TestVerbsEvents(t *testing.T) {
+// A port that goes down and comes up says so.
+func TestVerbsEventsFollowThePort(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
 	_, ctx := openRXE(t, "rxe0")
@@ -243,10 +243,10 @@ func TestVerbsEvents(t *testing.T) {
 	}
 }
 
-// TestVerbsRemoval: rxe's driver cannot take a device from the processes that have it open. Its
-// removal waits for them, without an event; the device is off the list meanwhile. A process without
-// use for such a device must therefore not keep it open, and closing it completes the removal.
-func TestVerbsRemoval(t *testing.T) {
+// The driver of rxe cannot take a device from the processes that have it open. Its removal waits for them, without an
+// event; the device is off the list meanwhile. A process without use for such a device must therefore not keep it open,
+// and closing it completes the removal.
+func TestVerbsRemovalWaitsUntilTheDeviceIsClosed(t *testing.T) {
 	newPair(t, "v0")
 	if err := netlink.RdmaLinkAdd("rxe0", "rxe", "v0"); err != nil {
 		t.Fatal(err)
@@ -290,8 +290,8 @@ func TestVerbsRemoval(t *testing.T) {
 	}
 }
 
-// TestPingpong: the stack underneath is whole, as rdma-core's own program sees it.
-func TestPingpong(t *testing.T) {
+// The stack underneath is whole, as rdma-core's own program sees it.
+func TestPingpongOfRDMACoreWorks(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
 	args := []string{"-d", "rxe0", "-g", "1", "-n", "100"}

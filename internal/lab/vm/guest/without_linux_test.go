@@ -11,9 +11,9 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// TestWithoutLibibverbs: the programs are built with cgo and run without the library. doctor names
+// The programs are built with cgo and run without the library. doctor names
 // it, an instance that does not use RDMA does not mention it, and one that does returns the reason.
-func TestWithoutLibibverbs(t *testing.T) {
+func TestWithoutLibibverbsProgramsRunAndNameIt(t *testing.T) {
 	named := false
 	for _, c := range doctor(t) {
 		if strings.Contains(c.Object, "libibverbs") {
