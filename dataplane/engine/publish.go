@@ -135,9 +135,12 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	c.basis = c.hardware.Basis
 	c.edit().source = c.hardware.Source
 	amid := uint64(0)
+	aligns := false // with audit, the next pause adds the packets of its shadow that the total lacks
 	var u backend.SoftwareBackend
 	if c.hasShadow {
 		u = m.stack.software
+		_, complete := u.CompleteSince(c.Placed)
+		aligns = m.stack.audit && complete
 		after, err := backend.ReadOne(u, c.shadow.ID)
 		if err != nil {
 			return err
@@ -158,7 +161,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 			// XDP has counted these packets for this flow, and no other total has them.
 			total = before.Pair
 			setBase(&past, total)
-			if amid > 0 && !m.stack.audit && c.winsInSoftware() {
+			if amid > 0 && !aligns && c.winsInSoftware() {
 				past.Discontinuities++
 			}
 			return past, nil
@@ -189,7 +192,7 @@ func (m *mover) publishInHardware(c *flowState, before shadowRead, ahead bool) e
 	c.base, c.shadowBase, c.follows = total, backend.Sub(total, before.Pair), c.mayFollow()
 	c.needsAlign = false
 	switch {
-	case ahead, amid > 0 && !taken && !m.stack.audit: // the shadow has packets that the total will never get
+	case ahead, amid > 0 && !taken && !aligns: // the shadow has packets that the total will never get
 		c.stopFollowing()
 		m.awaitPause(c)
 	case amid > 0:
