@@ -223,8 +223,8 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 		{"no device", func(q *dataplane.QueuePair) { q.Device = "nodev0" }, "", "nodev0"},
 		{"no port", func(q *dataplane.QueuePair) { q.Port = 2 }, "", "is 1: correct `port`"},
 		{"no GID", func(q *dataplane.QueuePair) { q.GIDIndex = 200 }, "", "gid_index is 200"},
-		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth 32768"},
-		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = dataplane.UD, 1<<20, nil }, "", "message_size 1048576"},
+		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth is 32768"},
+		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = dataplane.UD, 1<<20, nil }, "", "message_size is 1048576"},
 		{"", nil, "ibv_alloc_pd", ""}, {"", nil, "ibv_reg_mr", ""}, {"", nil, "ibv_create_cq", ""}, {"", nil, "ibv_create_qp", ""},
 		{"", nil, "ibv_modify_qp", ""}, {"", nil, "ibv_post_recv", ""}, {"", nil, "ibv_query_gid", ""}, {"", nil, "ibv_query_device", ""}, {"", nil, "ibv_query_port", ""},
 	} {

@@ -266,8 +266,7 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.over.during = nil
-	s.look()
-	s.look()
+	lab.Eventually(t, "a pause", func() bool { return !s.e.auditor.alignIdle() })
 	send(8)
 	if got := s.total(t, "dns"); got.Packets != 10 {
 		t.Errorf("counted %d, want 10: 2 passed between the two", got.Packets)
@@ -286,21 +285,23 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	if moves := s.moves(); len(moves) != 2 || !moves[1].Uncounted.Unknown {
 		t.Errorf("moves %+v", moves)
 	}
-	s.look()
-	s.look()
-	if got := s.total(t, "dns"); got.Packets != 26 {
-		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
-	}
+	lab.Eventually(t, "a total with all packets, after a pause", func() bool {
+		s.look()
+		return s.total(t, "dns").Packets == 26
+	})
 	if moves := s.moves(); len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") {
 		t.Errorf("moves %+v, want one that says what was added", moves)
 	}
 	w.under.see(packetTo(53)) // hardware does not see this one
-	s.look()
-	s.look()
-	conditions, err := s.e.Conditions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	var conditions []dataplane.Condition
+	lab.Eventually(t, "a condition", func() bool {
+		s.look()
+		var err error
+		if conditions, err = s.e.Conditions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return len(conditions) > 0
+	})
 	if len(conditions) != 1 || conditions[0].Code != "rdma-audit-differs" || conditions[0].Object != "dns" {
 		t.Errorf("conditions %+v", conditions)
 	}
@@ -315,7 +316,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.look()
-	if conditions, err = s.e.Conditions(t.Context()); err != nil || len(conditions) != 0 {
+	conditions, err := s.e.Conditions(t.Context())
+	if err != nil || len(conditions) != 0 {
 		t.Errorf("conditions %+v, %v after the fix", conditions, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/inject"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/oracle"
 )
@@ -317,8 +318,7 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 					w.over.during = func() { w.send(packetTo(53)) }
 				}
 				s.start(t)
-				s.look()
-				s.look()
+				lab.Eventually(t, "a pause", func() bool { return !s.e.auditor.alignIdle() })
 				if audit {
 					want += late
 				}
