@@ -137,6 +137,43 @@ func TestAllOrNoneIsInstalled(t *testing.T) {
 	mustInstall(t, b, placedUDP(t, "good", 1, 0))
 }
 
+// The engine declares a loss to the flows behind those of such a call: a rule that was in force may have counted their packets.
+func TestARefusalTellsWhetherARuleWasInForce(t *testing.T) {
+	mpls := placedUDP(t, "mpls", 1, 0)
+	mpls.Match = flow.MustParse("m", "mpls label 7").Match // two rules
+	for _, c := range []struct {
+		name  string
+		after int // this many rules, the device refuses
+		flows []backend.Placed
+		want  bool
+	}{
+		{"the first rule is refused", 0, []backend.Placed{mpls}, false},
+		{"the second rule of a flow is refused", 1, []backend.Placed{mpls}, true},
+		{"the second flow is refused", 1, []backend.Placed{placedUDP(t, "a", 1, 0), placedUDP(t, "b", 2, 1)}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newFakeHost("eth0")
+			b := openFake(t, h, "eth0")
+			n := h.nic(0)
+			refuse := func(rules []*fakeRule) {
+				n.failRule = nil
+				if len(rules) >= c.after {
+					n.failRule = syscall.ENOMEM
+				}
+			}
+			n.mu.Lock()
+			refuse(n.rules)
+			n.onRule = refuse
+			n.mu.Unlock()
+
+			_, err := b.Install(t.Context(), c.flows)
+			if !errors.Is(err, syscall.ENOMEM) || errors.Is(err, backend.ErrUndone) != c.want {
+				t.Errorf("error %v, want ENOMEM, and ErrUndone: %t", err, c.want)
+			}
+		})
+	}
+}
+
 func TestFitsRefusesFlowsThatWouldCountTwice(t *testing.T) {
 	h := newFakeHost("eth0")
 	h.shape.by, h.shape.dontTrap, h.shape.bulk = withVerbs, true, 1

@@ -246,6 +246,9 @@ func (p *deviceFlow) addRules(level int) (rules []io.Closer, err error) {
 		}, p.pool.bulk, p.slot)
 		if err != nil {
 			err = fmt.Errorf("device %s of %s: making a rule: %w", p.dev.name, p.dev.netdev, err)
+			if len(rules) > 0 {
+				err = fmt.Errorf("%w: %w", err, backend.ErrUndone)
+			}
 			return nil, errors.Join(err, p.dev.removeRules(p, rules))
 		}
 		rules = append(rules, r)

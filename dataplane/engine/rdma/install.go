@@ -51,7 +51,7 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 			return
 		}
 		err = errors.Join(err, b.undoInstall(made))
-		if inForce {
+		if inForce && !errors.Is(err, backend.ErrUndone) {
 			err = fmt.Errorf("%w: %w", err, backend.ErrUndone)
 		}
 	}()
