@@ -1,5 +1,26 @@
 package dataplane
 
+import "time"
+
+// Severity of a condition.
+type Severity uint8
+
+const (
+	Low    Severity = iota // counting is right; something could be better
+	Medium                 // counting is right but costs more or covers less than asked
+	High                   // some flows are not counted, or counts may be wrong
+)
+
+// Condition is a state that needs attention. It lasts as long as its cause.
+type Condition struct {
+	Code     ConditionCode
+	Severity Severity // fixed for each code, except that [CodeTCXBefore], [CodeXDPBeside] and [CodeXDPGenericSCTP] can be Low
+	Object   string   // the interface, device, flow, queue pair or file
+	Text     string   // the state and its cause, for a person
+	Fix      string   // the next step, a command if possible
+	Since    time.Time
+}
+
 // ConditionCode identifies a kind of condition, for programs and for alerts. Codes do not change between versions.
 type ConditionCode string
 

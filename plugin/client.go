@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin/internal/child"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
@@ -176,17 +174,4 @@ func (c *Client) sessionError(ctx context.Context, s *session, err error) error 
 
 func isSentinel(err error) bool {
 	return slices.ContainsFunc(sentinels, func(s sentinel) bool { return errors.Is(err, s.err) })
-}
-
-// config returns the configuration with the current flows, for the next process. It waits for a change under way, which
-// fails soon because the process is dead.
-func (c *Client) config() (*pluginv1.Config, error) {
-	c.changing <- struct{}{}
-	defer c.endChange()
-
-	cfg := proto.CloneOf(c.base)
-	c.keepWords(cfg)
-	var err error
-	cfg.Flows, err = c.flows.messages()
-	return cfg, err
 }

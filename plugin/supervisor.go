@@ -9,10 +9,12 @@ import (
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/hosted"
 	"github.com/flowtally/flowtally/plugin/internal/child"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
 // objectPlugin is the Object of events and conditions about the plugin itself.
@@ -315,4 +317,17 @@ func (c *Client) keepsPins() bool {
 	c.changing <- struct{}{}
 	defer c.endChange()
 	return c.base.GetXdp().GetKeepPins()
+}
+
+// config returns the configuration with the current flows, for the next process. It waits for a change under way, which
+// fails soon because the process is dead.
+func (c *Client) config() (*pluginv1.Config, error) {
+	c.changing <- struct{}{}
+	defer c.endChange()
+
+	cfg := proto.CloneOf(c.base)
+	c.keepWords(cfg)
+	var err error
+	cfg.Flows, err = c.flows.messages()
+	return cfg, err
 }

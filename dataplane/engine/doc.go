@@ -11,7 +11,8 @@
 //     (setflows.go, alter.go, alter_shadows.go, alter_rules.go, alter_entries.go, refused.go, undone_losses.go).
 //   - choices, placement: which backends a flow may go to, and its installation there (backends.go, choice.go,
 //     place.go, room.go, remove.go, enable.go).
-//   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).
+//   - stack: which flows hardware counts in place of XDP (offload.go, relate.go, denied.go). A flow that a device refuses goes to
+//     XDP: arranger.arrange asks the stack again without it.
 //   - arranger, mover: the moves between hardware and XDP, and the totals over them (arrange.go, arrange_steps.go,
 //     move.go, handover.go, follow.go, flight.go, publish.go, divide.go, source.go).
 //   - auditor: the comparison of hardware with XDP (audit.go).

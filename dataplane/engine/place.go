@@ -8,8 +8,6 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/engine/overlap"
-	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // placement finds the backend for a flow, and installs the flow there. Callers hold Engine.ctl.
@@ -197,28 +195,6 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 		return fmt.Errorf("placing %s: %w", backend.Describe(placedOf(flows)), err)
 	}
 	return err
-}
-
-// newStack returns the stack of the hardware and the software among all backends. It returns nil if there is no hardware, or if
-// the host has no device yet.
-func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
-	s := &stack{audit: audit, related: overlap.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
-	for _, b := range all {
-		if absent[b.Name()] != nil {
-			continue
-		}
-		switch b := b.(type) {
-		case backend.HardwareBackend:
-			s.hardware = b
-		case backend.SoftwareBackend:
-			s.software = b
-		}
-	}
-	if s.hardware == nil {
-		return nil
-	}
-	s.audit = audit && s.software != nil
-	return s
 }
 
 // placedOf returns the placed flows of a list.

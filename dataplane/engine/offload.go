@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/overlap"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // stack is hardware in front of XDP, with the flows that either may count. It decides which flows hardware counts.
@@ -23,6 +24,28 @@ type stack struct {
 
 	related *overlap.Index[*flowState] // the flows of the stack; relate adds the fresh ones
 	denied  denials                    // flows that the device refused, although it could match them
+}
+
+// newStack returns the stack of the hardware and the software among all backends. It returns nil if there is no hardware, or if
+// the host has no device yet.
+func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
+	s := &stack{audit: audit, related: overlap.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
+	for _, b := range all {
+		if absent[b.Name()] != nil {
+			continue
+		}
+		switch b := b.(type) {
+		case backend.HardwareBackend:
+			s.hardware = b
+		case backend.SoftwareBackend:
+			s.software = b
+		}
+	}
+	if s.hardware == nil {
+		return nil
+	}
+	s.audit = audit && s.software != nil
+	return s
 }
 
 // offload is what the stack knows of a flow. The shadow of a flow is its rules and its slot in XDP (hasShadow). A flow is
