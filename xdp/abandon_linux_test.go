@@ -16,7 +16,9 @@ func TestFailedLoadLeavesTheOldRulesAndNoTrace(t *testing.T) {
 	attach(t, dp, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	good := dp.loader.spec
 	bad := good.Copy()
-	bad.Programs[dp.loader.programName(false)].Instructions = bad.Programs[dp.loader.programName(false)].Instructions[1:]
+	for _, p := range bad.Programs {
+		p.Instructions = p.Instructions[1:]
+	}
 	dp.loader.spec = bad
 	second := exact4(1, 2, 3, 5, id) // a second key: the tuple is hashed from the next load on
 	second.Order = 1

@@ -1,5 +1,7 @@
 package xdp
 
+import "encoding/binary"
+
 // constants are the part of a program's configuration that depends on the rules. All programs of a load share them.
 type constants struct {
 	need   uint32             // the union of needOf over all rules, and needTree
@@ -53,16 +55,42 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		conf.TreeMask = uint32(l.g.words - 1)
 	}
 	if conf.TreeMask == 0 && len(c.tuples) == 1 && c.tuples[0].Words == 1<<wordHot|1<<wordAddr {
-		conf.Shape = shapeExact
-		if c.tuples[0].Flags&tupleSingle != 0 {
-			conf.Shape = shapeOne
-		}
+		conf.Exact = 1
 	}
+	conf.One = oneRule(conf, c.tuples)
 	return conf
 }
 
-// Shapes are sets of rules with code of their own: enum ft_shape of bpf/config.h.
-const (
-	shapeOne   = 1
-	shapeExact = 2
-)
+// oneRule returns the only rule as a common frame of IPv4 has its fields: struct ft_one_rule of bpf/config.h. It returns the zero
+// value if there are more rules, or if the rule looks at other fields.
+func oneRule(conf flowtallyFtConfig, tuples []flowtallyFtTuple) flowtallyFtOneRule {
+	if conf.TreeMask != 0 || conf.Plain == 0 || conf.Layer3 != 0 || len(tuples) != 1 {
+		return flowtallyFtOneRule{}
+	}
+	t := &tuples[0]
+	if t.Flags&tupleSingle == 0 || t.Words&^(1<<wordHot|1<<wordAddr) != 0 {
+		return flowtallyFtOneRule{}
+	}
+
+	var k, m, frame Key
+	*m.words() = t.Mask
+	*k.words() = t.Key
+	frame.words()[wordHot] = conf.Hot4 // of TCP and UDP
+	mask, key := m.Out, k.Out
+
+	// Only TCP and UDP have ports and FlagL4 here. A rule that looks at either must name one of the two.
+	ports := mask.L4 != [4]byte{} || mask.Flags&FlagL4 != 0
+	ported := mask.Proto == 0xff && (key.Proto == protoTCP || key.Proto == protoUDP)
+	if ports && !ported || mask.TCPFlags != 0 || frame.Out.Flags&mask.Flags != key.Flags {
+		return flowtallyFtOneRule{}
+	}
+
+	return flowtallyFtOneRule{
+		AddrMask:  t.Mask[wordAddr],
+		Addr:      t.Key[wordAddr],
+		ProtoMask: int32(binary.NativeEndian.Uint32([]byte{0x3f, 0xff, 0, mask.Proto})), // 0x3fff: a fragment
+		Proto:     binary.NativeEndian.Uint32([]byte{0, 0, 0, key.Proto}),
+		PortsMask: int32(binary.NativeEndian.Uint32(mask.L4[:])),
+		Ports:     binary.NativeEndian.Uint32(key.L4[:]),
+	}
+}

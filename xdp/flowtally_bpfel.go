@@ -31,13 +31,22 @@ type flowtallyFtConfig struct {
 	Mul         [18][2]uint64
 	Fold        uint64
 	Plain       uint32
-	Shape       uint32
+	Exact       uint32
 	Layer3      uint32
 	InOrder     uint32
 	Marks       uint64
 	TreeMask    uint32
 	Classes     uint32
-	Tuple       [8]struct {
+	One         struct {
+		_         structs.HostLayout
+		AddrMask  uint64
+		Addr      uint64
+		ProtoMask int32
+		Proto     uint32
+		PortsMask int32
+		Ports     uint32
+	}
+	Tuple [8]struct {
 		_      structs.HostLayout
 		Id     uint32
 		Flags  uint32
@@ -56,6 +65,16 @@ type flowtallyFtCopy struct {
 	_    structs.HostLayout
 	Len  uint32
 	Data [1152]uint8
+}
+
+type flowtallyFtOneRule struct {
+	_         structs.HostLayout
+	AddrMask  uint64
+	Addr      uint64
+	ProtoMask int32
+	Proto     uint32
+	PortsMask int32
+	Ports     uint32
 }
 
 type flowtallyFtTuple struct {
@@ -81,6 +100,7 @@ const (
 	flowtallyProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	flowtallyProgFlowtallyXdp      = "flowtally_xdp"
 	flowtallyProgFlowtallyXdp61    = "flowtally_xdp61"
+	flowtallyProgFlowtallyXdpOne   = "flowtally_xdp_one"
 	flowtallyVarFtConf             = "ft_conf"
 	flowtallyVarFtCounters         = "ft_counters"
 	flowtallyVarFtEntries          = "ft_entries"
@@ -136,6 +156,7 @@ type flowtallyProgramSpecs struct {
 	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpOne   *ebpf.ProgramSpec `ebpf:"flowtally_xdp_one"`
 }
 
 // flowtallyMapSpecs contains maps before they are loaded into the kernel.
@@ -208,6 +229,7 @@ type flowtallyPrograms struct {
 	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpOne   *ebpf.Program `ebpf:"flowtally_xdp_one"`
 }
 
 func (p *flowtallyPrograms) Close() error {
@@ -216,6 +238,7 @@ func (p *flowtallyPrograms) Close() error {
 		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
+		p.FlowtallyXdpOne,
 	)
 }
 

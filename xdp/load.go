@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/flowtally/flowtally/xdp/dispatcher"
+	"github.com/flowtally/flowtally/xdp/fold"
 )
 
 // loader loads the programs of the BPF object. All programs share the maps, and differ in their constants.
@@ -51,10 +52,11 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	return l, nil
 }
 
-// objectHash identifies the programs of this build: the object, and the way constants are written into it. It is never 0. The word
-// "shared" stands for that way. Versions without it expected the number of the interface in every program.
+// objectHash identifies the programs of this build: the object, and the way it gets its constants. It is never 0. The words stand
+// for that way. Versions before "shared" expected the number of the interface in every program. The programs of versions before
+// "folded" load their constants.
 var objectHash = sync.OnceValue(func() uint64 {
-	sum := sha256.Sum256(append([]byte("shared "), _FlowtallyBytes...))
+	sum := sha256.Sum256(append([]byte("shared folded "), _FlowtallyBytes...))
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 })
 
@@ -82,13 +84,15 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 	return nil
 }
 
-// programName returns the name of the program in the object that this kernel can load.
-func (l *loader) programName(tcx bool) string {
+// programName returns the name of the object's program for these rules and this kernel.
+func (l *loader) programName(c constants, at site) string {
 	switch {
-	case tcx && l.sees:
+	case at.tcx && l.sees:
 		return flowtallyProgFlowtallyTcx
-	case tcx:
+	case at.tcx:
 		return flowtallyProgFlowtallyTcxNobtf
+	case l.sees && l.config(c, at).One != (flowtallyFtOneRule{}):
+		return flowtallyProgFlowtallyXdpOne
 	case l.sees:
 		return flowtallyProgFlowtallyXdp
 	}
@@ -113,17 +117,39 @@ func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
 	if l.spec == nil {
 		return nil, nil // Clone and Close of a nil program do nothing
 	}
-	return l.loadNamed(c, at, l.programName(at.tcx))
+	return l.loadNamed(c, at, l.programName(c, at))
+}
+
+// setConstants gives an object its constants, and folds them into its programs.
+func setConstants(spec *ebpf.CollectionSpec, c flowtallyFtConfig) error {
+	v := spec.Variables[flowtallyVarFtConf]
+	if v == nil {
+		return fmt.Errorf("setting constants: %w: the object has no variable %s", ErrIncompatible, flowtallyVarFtConf)
+	}
+	if err := v.Set(c); err != nil {
+		return fmt.Errorf("setting constants: %w", err)
+	}
+	for name, p := range spec.Programs {
+		insns, err := fold.Program(p.Instructions, v)
+		if err != nil {
+			return fmt.Errorf("setting the constants of program %s: %w", name, err)
+		}
+		p.Instructions = insns
+	}
+	return nil
 }
 
 // loadNamed loads a program of the object by its name.
 func (l *loader) loadNamed(c constants, at site, name string) (*ebpf.Program, error) {
 	spec := l.spec.Copy()
-	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, at)); err != nil {
-		return nil, fmt.Errorf("setting constants: %w", err)
-	}
 	p := spec.Programs[name]
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: p}
+	if name == flowtallyProgFlowtallyXdpOne {
+		p.Name = flowtallyProgFlowtallyXdp // as people and other instances know it
+	}
+	if err := setConstants(spec, l.config(c, at)); err != nil {
+		return nil, err
+	}
 	switch {
 	case at.tcx:
 		p.AttachType = at.attachType()

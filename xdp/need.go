@@ -44,7 +44,12 @@ const (
 	levelWords
 )
 
-const protoESP = 50
+// Protocols above IP.
+const (
+	protoTCP = 6
+	protoUDP = 17
+	protoESP = 50
+)
 
 // needOf returns the layers that a program must parse to decide a rule, and the classes of frames that the rule may match.
 func needOf(r *Rule) uint32 {

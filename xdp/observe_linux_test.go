@@ -83,6 +83,7 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 		flowtallyProgFlowtallyXdp61,
 		flowtallyProgFlowtallyTcxNobtf,
 		flowtallyProgFlowtallyXdp,
+		flowtallyProgFlowtallyXdpOne,
 		flowtallyProgFlowtallyTcx,
 	}
 	if spec, err := loadFlowtally(); err != nil || len(spec.Programs) != len(programs) {

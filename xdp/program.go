@@ -30,7 +30,8 @@ func (dp *Datapath) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
 		return nil, err
 	}
 	defer dp.mu.Unlock()
-	p, err := dp.loader.loadNamed(dp.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, dp.loader.programName(false))
+	at := site{hookKey: hookKey{port, h}, layer3: layer3}
+	p, err := dp.loader.loadNamed(dp.constants, at, dp.loader.programName(dp.constants, at))
 	if err != nil {
 		return nil, fmt.Errorf("loading the classifier: %w", err)
 	}

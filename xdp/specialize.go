@@ -18,11 +18,7 @@ func (dp *Datapath) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (
 	if err := fitSections(spec, dp.maps); err != nil {
 		return nil, err
 	}
-	v := spec.Variables[flowtallyVarFtConf]
-	if v == nil {
-		return nil, fmt.Errorf("specializing an object: %w: it has no variable %s", ErrIncompatible, flowtallyVarFtConf)
-	}
-	if err := v.Set(dp.loader.config(dp.constants, site{hookKey: hookKey{port, h}})); err != nil {
+	if err := setConstants(spec, dp.loader.config(dp.constants, site{hookKey: hookKey{port, h}})); err != nil {
 		return nil, fmt.Errorf("specializing an object: %w", err)
 	}
 	return dp.maps.replacements(), nil

@@ -9,7 +9,7 @@
 #include "parse.h"
 
 /* The words of a common frame's key other than the two hot ones. */
-static __always_inline void ft_fill_common(const volatile struct ft_config *c, void *p, struct ft_key *k, __u32 need, _Bool v4)
+static __always_inline void ft_fill_common(void *p, struct ft_key *k, __u32 need, _Bool v4)
 {
 	asm volatile("" : : "r"(k) : "memory");
 	if (need & FT_N_IPV6) {
@@ -37,10 +37,10 @@ static __always_inline void ft_fill_common(const volatile struct ft_config *c, v
 	if (need & FT_N_ETH) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 		k->w[FT_W_DST] = (ft_load64(p, 0) & 0xffffffffffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
-		k->w[FT_W_SRC] = ft_load64(p, 4) >> 16 | FT_PACK(c->port, 6, 2);
+		k->w[FT_W_SRC] = ft_load64(p, 4) >> 16 | FT_PACK(FT_CONST(port), 6, 2);
 #else
 		k->w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
-		k->w[FT_W_SRC] = ft_load64(p, 4) << 16 | FT_PACK(c->port, 6, 2);
+		k->w[FT_W_SRC] = ft_load64(p, 4) << 16 | FT_PACK(FT_CONST(port), 6, 2);
 #endif
 	}
 	ft_clear_inner(k, need);
@@ -79,10 +79,10 @@ static __always_inline void ft_common_high(void *p, void *end, __u32 tcp, struct
 }
 
 /* The hot word of a frame of IPv4 without ports; 0: the frame is not a common one. */
-static __always_inline __u64 ft_portless4(const volatile struct ft_config *c, void *p, __u8 proto)
+static __always_inline __u64 ft_portless4(void *p, __u8 proto)
 {
-	const __u32 need = c->need;
-	__u64 hot = c->hot4 | FT_PACK(proto, 4, 1);
+	const __u32 need = FT_CONST(need);
+	__u64 hot = FT_CONST(hot4) | FT_PACK(proto, 4, 1);
 
 	if (need & FT_N_GRE && proto == 47)
 		return 0;
@@ -93,36 +93,34 @@ static __always_inline __u64 ft_portless4(const volatile struct ft_config *c, vo
 	return hot ^ FT_PACK(FT_L4, 6, 2);
 }
 
-static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *hot,
-					      __u64 *addr)
+static __always_inline _Bool ft_parse_common4(void *p, void *end, struct ft_key *k, __u64 *hot, __u64 *addr)
 {
 	__u8 proto = ft_load8(p, 23);
 
 	if (ft_load16(p, 20) & bpf_htons(0x3fff))
 		return 0;
 	if (FT_PORTED(proto))
-		*hot = c->hot4 | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 34), 0, 4);
-	else if (!(*hot = ft_portless4(c, p, proto)))
+		*hot = FT_CONST(hot4) | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 34), 0, 4);
+	else if (!(*hot = ft_portless4(p, proto)))
 		return 0;
 	*addr = ft_load64(p, 26);
-	if (!c->plain) {
-		const __u32 need = c->need;
+	if (!FT_CONST(plain)) {
+		const __u32 need = FT_CONST(need);
 
 		if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
 			return 0;
 		if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 34, hot))
 			return 0;
-		ft_fill_common(c, p, k, need, 1);
+		ft_fill_common(p, k, need, 1);
 		if (need & FT_N_TCPHIGH && proto == 6)
 			ft_common_high(p, end, 34, k);
 	}
 	return 1;
 }
 
-static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *hot,
-					      __u64 *addr)
+static __always_inline _Bool ft_parse_common6(void *p, void *end, struct ft_key *k, __u64 *hot, __u64 *addr)
 {
-	const __u32 need = c->need;
+	const __u32 need = FT_CONST(need);
 
 	if (p + 58 > end)
 		return 0;
@@ -130,13 +128,13 @@ static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c
 
 	if (!FT_PORTED(proto))
 		return 0;
-	*hot = c->hot6 | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
+	*hot = FT_CONST(hot6) | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
 	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
 		return 0;
 	if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 54, hot))
 		return 0;
 	*addr = ft_load64(p, 22);
-	ft_fill_common(c, p, k, need, 0);
+	ft_fill_common(p, k, need, 0);
 	if (need & FT_N_TCPHIGH && proto == 6)
 		ft_common_high(p, end, 54, k);
 	return 1;

@@ -33,13 +33,6 @@ enum ft_tuple_flags {
 	FT_T_SINGLE = 1, /* one key, which is here: its slot is slots[id], nothing is hashed */
 };
 
-/* Sets of rules that the common path has a short way for. */
-enum ft_shape {
-	FT_SHAPE_ANY,
-	FT_SHAPE_ONE,   /* one tuple, of the two hot words, of one key */
-	FT_SHAPE_EXACT, /* one tuple, of the two hot words, hashed */
-};
-
 /* One distinct mask. Its place in the array is its place in the search. */
 struct ft_tuple {
 	__u32 id;    /* stable over loads */
@@ -52,6 +45,18 @@ struct ft_tuple {
 	__u64 seed; /* where its hashes begin */
 	__u64 mask[FT_WORDS];
 	__u64 key[FT_WORDS]; /* of a single tuple */
+};
+
+/*
+ * The only rule, for flowtally_xdp_one: addresses, protocol, and ports of TCP or UDP, as a common frame of IPv4 has them.
+ * The masks of 32 bits are signed: extended to 64 bits, they still fit into an instruction.
+ */
+struct ft_one_rule {
+	__u64 addr_mask, addr;
+	__s32 proto_mask; /* of bytes 20 to 23 of the frame, with the bits of a fragment */
+	__u32 proto;
+	__s32 ports_mask;
+	__u32 ports;
 };
 
 /* Masks of offsets are in bytes. */
@@ -71,22 +76,31 @@ struct ft_config {
 	__u64 mul[FT_WORDS][2]; /* secret: multipliers of the halves of each word, */
 	__u64 fold;	/* and of their sum */
 	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
-	__u32 shape;
+	__u32 exact; /* 1: one tuple, of the two hot words, and no trees */
 	__u32 layer3; /* 1: frames of the interface begin with IP */
 	__u32 in_order; /* 1: stores of one CPU become visible to others in their order */
 	__u64 marks; /* offset of the marks in a block, in bytes */
 	__u32 tree_mask; /* of words of the trees; 0: no rule is in a tree */
 	__u32 classes;   /* bit c: a rule may match a frame of the class c */
+	struct ft_one_rule one; /* all 0 unless flowtally_xdp_one is loaded */
 	struct ft_tuple tuple[FT_MAX_TUPLES];
 };
 
 const volatile struct ft_config ft_conf;
 
-/* Base of the constants. The compiler is not to know it: it would load the address of every one by itself. */
-static __always_inline const volatile struct ft_config *ft_config(void)
-{
-	const volatile struct ft_config *c = &ft_conf;
+/*
+ * A field of the constants. Package fold replaces the load by the value. The assembly hides the address from the compiler,
+ * which would otherwise keep it in a register.
+ */
+#define FT_CONST(field)                                           \
+	({                                                        \
+		const volatile struct ft_config *conf = &ft_conf; \
+                                                                  \
+		asm volatile("" : "+r"(conf));                    \
+		conf->field;                                      \
+	})
 
-	asm volatile("" : "+r"(c));
-	return c;
+static __always_inline const volatile struct ft_tuple *ft_tuple(__u32 place)
+{
+	return &ft_conf.tuple[place];
 }

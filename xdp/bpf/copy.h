@@ -105,16 +105,3 @@ static __always_inline _Bool ft_is_cut(void *data, void *end, __u64 len)
 
 	return linear < FT_COPIED && linear < len;
 }
-
-/* Parses a frame whose headers are cut or bare into a key, by a copy. */
-#define FT_PARSE_COPIED(name, ctx_type)                                                                  \
-	__noinline int ft_parse_copied_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)             \
-	{                                                                                                \
-		struct ft_copy *copy = ft_this_copy();                                                   \
-                                                                                                         \
-		if (!copy || !k)                                                                         \
-			return 0;                                                                        \
-		ft_copy_##name(copy, ctx, beside);                                                       \
-		ft_parse_copy(ft_config(), copy, k, beside & ~FT_BARE);                                  \
-		return 0;                                                                                \
-	}

@@ -20,7 +20,7 @@
  *   bit 0 drop | 5..28 offset of its entry | 29..48 counter | 49..63 tag
  */
 #define FT_DROP 1
-#define FT_COUNTER(c, slot) ((slot) >> 25 & (c)->counter_mask)
+#define FT_COUNTER(slot) ((slot) >> 25 & FT_CONST(counter_mask))
 #define FT_TAG(slot) ((slot) >> 49)
 
 /* Sections are resized at load; the size here is a placeholder that the compiler must not reason from. */
@@ -37,9 +37,9 @@ static __always_inline __u64 *ft_opaque(__u64 *p)
 #define FT_MARK(at) ((at) >> 6 << 2)
 
 /* Raises a mark, after every store before it (barrier mark-release). */
-static __always_inline void ft_mark(const volatile struct ft_config *k, volatile __u32 *mark)
+static __always_inline void ft_mark(volatile __u32 *mark)
 {
-	if (k->in_order) {
+	if (FT_CONST(in_order)) {
 		*mark += 1;
 	} else {
 		/* An atomic operation that returns the old value is a full barrier for every CPU. */
@@ -55,19 +55,21 @@ static __always_inline void ft_add(volatile __u64 *c, __u64 n, __u64 bytes)
 	c[1] += (bytes << 8) + n;
 }
 
-/* Counts n packets and their bytes on the counter of a slot. */
-static __always_inline void ft_count(const volatile struct ft_config *k, __u64 slot, __u64 n, __u64 bytes)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
+/* bpf_get_smp_processor_id. libbpf declares a result of 32 bits, and the compiler would clear the upper half again. */
+static __u64 (*const ft_cpu)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
-	if (cpu >= k->cpus)
+/* Counts n packets and their bytes on the counter of a slot. */
+static __always_inline void ft_count(__u64 slot, __u64 n, __u64 bytes)
+{
+	__u64 at = ft_cpu();
+
+	if (at >= FT_CONST(cpus))
 		return;
-	__u64 at = cpu;
 
 	/* In this order: the verifier of 6.1 knows nothing of a product whose second factor is no constant. */
-	asm volatile("%0 *= %1" : "+r"(at) : "r"(k->cpu_block));
+	asm volatile("%0 *= %1" : "+r"(at) : "r"(FT_CONST(cpu_block)));
 	void *block = (void *)ft_opaque(ft_counters) + at;
-	__u64 offset = FT_COUNTER(k, slot);
+	__u64 offset = FT_COUNTER(slot);
 	volatile __u64 *c = block + offset;
 
 	/* At most 255 at once, so that the low bytes tell how many. A buffer of so many segments is rare. */
@@ -81,5 +83,5 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 		}
 	}
 	ft_add(c, n, bytes);
-	ft_mark(k, block + k->marks + FT_MARK(offset));
+	ft_mark(block + FT_CONST(marks) + FT_MARK(offset));
 }

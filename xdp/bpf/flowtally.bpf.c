@@ -25,8 +25,21 @@ struct {
 
 FT_LINEAR(xdp, struct xdp_md)
 FT_LINEAR(skb, struct __sk_buff)
-FT_PARSE_COPIED(xdp, struct xdp_md)
-FT_PARSE_COPIED(skb, struct __sk_buff)
+FT_UNCOMMON(xdp, struct xdp_md)
+FT_UNCOMMON(skb, struct __sk_buff)
+
+/*
+ * The slot of the rule that wins, or 0. k is room for the key. length is that of the whole frame, linear or not. A common
+ * frame does not evaluate it.
+ */
+#define FT_MATCH(name, ctx, k, start, end, beside, length)                                   \
+	({                                                                                   \
+		__u64 found;                                                                 \
+                                                                                             \
+		if ((beside) || FT_CONST(layer3) || !ft_match_common(start, end, k, &found)) \
+			found = FT_UNCOMMON_SLOT(name, ctx, k, start, end, beside, length);  \
+		found;                                                                       \
+	})
 
 /* The kernel's struct behind struct xdp_md. */
 struct xdp_buff {
@@ -37,24 +50,46 @@ struct xdp_buff {
 
 /* The length of a frame is the length of its buffer, unless it has fragments: to ask the helper
  * every time costs 1 ns. */
-static __always_inline __u64 ft_length(struct xdp_md *ctx)
+static __always_inline __u64 ft_length(struct xdp_md *ctx, void *start, void *end)
 {
 	struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);
 
 	if (x->flags & FT_HAS_FRAGS)
 		return bpf_xdp_get_buff_len(ctx);
-	return (__u64)ctx->data_end - ctx->data;
+	return end - start;
 }
 
 SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
 {
-	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0, ft_length(ctx));
+	struct ft_key k;
+	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 slot = FT_MATCH(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(c, slot, 1, ft_length(ctx));
+	ft_count(slot, 1, ft_length(ctx, start, end));
+	return XDP_PASS - (slot & FT_DROP);
+}
+
+/*
+ * flowtally_xdp for a single rule of IPv4, which is in ft_conf.one. It is a program of its own, because the compiler would
+ * set registers aside for the searches of flowtally_xdp.
+ */
+SEC("xdp.frags")
+int flowtally_xdp_one(struct xdp_md *ctx)
+{
+	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 slot;
+
+	if (!ft_match_one(start, end, &slot)) {
+		struct ft_key k;
+
+		slot = FT_UNCOMMON_SLOT(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
+	}
+	if (!slot)
+		return XDP_PASS;
+	ft_count(slot, 1, ft_length(ctx, start, end));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -62,32 +97,35 @@ int flowtally_xdp(struct xdp_md *ctx)
 SEC("xdp.frags")
 int flowtally_xdp61(struct xdp_md *ctx)
 {
-	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0, bpf_xdp_get_buff_len(ctx));
+	struct ft_key k;
+	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 slot = FT_MATCH(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(c, slot, 1, bpf_xdp_get_buff_len(ctx));
+	ft_count(slot, 1, bpf_xdp_get_buff_len(ctx));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
 static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 {
-	const volatile struct ft_config *c = ft_config();
-	const _Bool bare = sees && ft_is_bare(c, skb);
+	const _Bool bare = sees && ft_is_bare(skb);
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
 
 	if (bare)
 		beside |= FT_BARE;
-	if (ft_has_jumbo(c, skb, bare))
+	if (ft_has_jumbo(skb, bare))
 		beside |= FT_JUMBO;
-	__u64 slot = FT_MATCH(skb, c, skb, beside, skb->len);
+
+	void *start = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ft_key k;
+	__u64 slot = FT_MATCH(skb, skb, &k, start, end, beside, skb->len);
 
 	if (!slot)
 		return FT_NEXT;
-	struct ft_wire w = ft_on_wire(c, skb, sees, bare);
+	struct ft_wire w = ft_on_wire(skb, sees, bare);
 
-	ft_count(c, slot, w.packets, w.bytes);
+	ft_count(slot, w.packets, w.bytes);
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
 }
 

@@ -251,8 +251,7 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type)
 {
 	void *data = f.data, *end = f.end;
-	const volatile struct ft_config *c = ft_config();
-	const __u32 need = c->need >> FT_N_INNER;
+	const __u32 need = FT_CONST(need) >> FT_N_INNER;
 	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE, .room = 14 };
 
 	if (!k)
@@ -359,21 +358,18 @@ static __always_inline __u16 ft_type_of(void *p, void *end)
 static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 beside)
 {
 	void *data = f.data, *end = f.end;
-	const volatile struct ft_config *c = ft_config();
-	const __u32 need = c->need;
-	struct ft_level l = { .flags = c->egress | FT_INCOMPLETE, .room = 14 };
+	const __u32 need = FT_CONST(need);
+	struct ft_level l = { .flags = FT_CONST(egress) | FT_INCOMPLETE, .room = 14 };
 	__u64 spare = 0;
 
-	if (!k)
-		return 0;
 	ft_clear(k->w, need);
 	ft_clear_inner(k, need);
 	if (need & FT_N_ETH)
-		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
+		k->w[FT_W_SRC] = spare = FT_PACK(FT_CONST(port), 6, 2);
 	void *p = data;
 	__u16 type = 0;
 
-	if (c->layer3)
+	if (FT_CONST(layer3))
 		l.type = ft_type_of(p, end);
 	else
 		p = ft_parse_eth(p, end, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
@@ -397,40 +393,34 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 }
 
 /*
- * The walk over extension headers, the inner and the outer parser, as functions for one kind of frame.
+ * The parsers for one kind of frame. The walk over extension headers and the inner parser are functions.
  *
  * The functions are global: the verifier looks at each once, by itself, and not again for every
  * state of a caller. A global function takes the context, because it cannot take packet pointers.
- * Nor do the many live values of a parser take registers from the common path.
  */
-#define FT_PARSER(name, ctx_type)                                                                        \
-	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                              \
-	{                                                                                                \
-		return ctx ? ft_walk_ext(ft_frame_##name(ctx), off, nh) : 0;                             \
-	}                                                                                                \
-	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type)           \
-	{                                                                                                \
-		return ctx ? ft_parse_inner(ft_frame_##name(ctx), k, off, type) : 0;                     \
-	}                                                                                                \
-	__noinline int ft_outer_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)                    \
-	{                                                                                                \
-		return ctx ? ft_parse_outer(ft_frame_##name(ctx), k, beside) : 0;                        \
-	}                                                                                                \
-	static __always_inline void ft_parse_##name(const volatile struct ft_config *c, ctx_type *ctx,   \
-						    struct ft_key *k, __u32 beside)                      \
-	{                                                                                                \
-		__u32 inner = ft_outer_##name(ctx, k, beside);                                           \
-                                                                                                         \
-		if (c->need >> FT_N_INNER && inner)                                                      \
-			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                            \
+#define FT_PARSER(name, ctx_type)                                                                  \
+	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                        \
+	{                                                                                          \
+		return ctx ? ft_walk_ext(ft_frame_##name(ctx), off, nh) : 0;                       \
+	}                                                                                          \
+	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type)     \
+	{                                                                                          \
+		return ctx ? ft_parse_inner(ft_frame_##name(ctx), k, off, type) : 0;               \
+	}                                                                                          \
+	static __always_inline void ft_parse_##name(ctx_type *ctx, struct ft_key *k, __u32 beside) \
+	{                                                                                          \
+		__u32 inner = ft_parse_outer(ft_frame_##name(ctx), k, beside);                     \
+                                                                                                   \
+		if (FT_CONST(need) >> FT_N_INNER && inner)                                         \
+			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                      \
 	}
 
 /* The parsers of the linear memory of a frame, for one kind of context. */
-#define FT_LINEAR(name, ctx_type)                                                                        \
-	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh);                             \
-	static __always_inline struct ft_frame ft_frame_##name(ctx_type *ctx)                            \
-	{                                                                                                \
-		return (struct ft_frame){ (void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx,     \
-					  (void *)ft_walk_##name, FT_WALK_OFF };                         \
-	}                                                                                                \
+#define FT_LINEAR(name, ctx_type)                                                                    \
+	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh);                         \
+	static __always_inline struct ft_frame ft_frame_##name(ctx_type *ctx)                        \
+	{                                                                                            \
+		return (struct ft_frame){ (void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx, \
+					  (void *)ft_walk_##name, FT_WALK_OFF };                     \
+	}                                                                                            \
 	FT_PARSER(name, ctx_type)

@@ -42,11 +42,11 @@ extern void *bpf_rdonly_cast(const void *, __u32) __ksym;
  * program takes frames of several buffers, the kernel (from 6.9) copies the socket buffer (skb_pp_cow_data). The copy has
  * mac_len 0, and the right mac_header. The kernel sets mac_len again where it takes a tag out of the frame (skb_vlan_untag).
  */
-static __always_inline _Bool ft_is_bare(const volatile struct ft_config *c, struct __sk_buff *skb)
+static __always_inline _Bool ft_is_bare(struct __sk_buff *skb)
 {
 	struct sk_buff *s;
 
-	if (c->egress || c->layer3)
+	if (FT_CONST(egress) || FT_CONST(layer3))
 		return 0;
 	s = bpf_cast_to_kern_ctx(skb);
 	return (__u32)(s->data - s->head) - s->mac_header == ETH_HLEN;
@@ -56,7 +56,7 @@ static __always_inline _Bool ft_is_bare(const volatile struct ft_config *c, stru
 #define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no buffer up to this length has the header */
 
 /* Reports whether the first header behind IPv6 is the one that the kernel takes out again. */
-static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool bare)
+static __always_inline _Bool ft_has_jumbo(struct __sk_buff *skb, _Bool bare)
 {
 	__u32 ip = 0, option = 0;
 	__u16 type = 0;
@@ -64,7 +64,7 @@ static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, st
 
 	if (skb->len <= FT_LEGACY_MAX || !skb->gso_size)
 		return 0;
-	if (!c->layer3 && !bare) {
+	if (!FT_CONST(layer3) && !bare) {
 		if (bpf_skb_load_bytes(skb, 12, &type, sizeof(type)) || type != bpf_htons(ETH_P_IPV6))
 			return 0;
 		ip = ETH_HLEN;
@@ -158,14 +158,14 @@ static __always_inline void ft_guess_segments(struct __sk_buff *skb, struct ft_w
  * The lengths of the tag and of the header of BIG TCP are computed again: results kept from
  * before the search would be states that the verifier follows through it one by one.
  */
-static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool sees, _Bool bare)
+static __always_inline struct ft_wire ft_on_wire(struct __sk_buff *skb, _Bool sees, _Bool bare)
 {
 	struct ft_wire w = { 1, skb->len };
 
 	if (skb->gso_size) {
 		__u64 segs = skb->gso_segs, all = skb->wire_len;
 
-		if (sees && (!segs || !c->egress || skb->gso_size == FT_GSO_BY_FRAGS)) {
+		if (sees && (!segs || !FT_CONST(egress) || skb->gso_size == FT_GSO_BY_FRAGS)) {
 			ft_segments(skb, &w);
 		} else if (!segs) {
 			ft_guess_segments(skb, &w);
@@ -183,7 +183,7 @@ static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config
 		w.bytes += ETH_HLEN * w.packets;
 	if (skb->vlan_present)
 		w.bytes += 4 * w.packets;
-	if (ft_has_jumbo(c, skb, bare))
+	if (ft_has_jumbo(skb, bare))
 		w.bytes -= FT_JUMBO_LEN * w.packets;
 	return w;
 }

@@ -38,16 +38,17 @@ __u64 ft_ranks[FT_MAX_TUPLES + 1] SEC(".data.ranks");
 		_Pragma("unroll") for (int w = 2; w < 5; w++) if (words & (1u << w)) body \
 	}
 
-static __always_inline const __u64 *ft_entry(const volatile struct ft_config *c, __u64 slot)
+static __always_inline const __u64 *ft_entry(__u64 slot)
 {
-	return (void *)ft_opaque(ft_entries) + (slot & c->entry_mask);
+	return (void *)ft_opaque(ft_entries) + (slot & FT_CONST(entry_mask));
 }
 
 /* The rank of the entry: kept apart, because most packets need no rank and their words are then in
  * fewer cache lines. */
-static __always_inline __u64 ft_rank(const volatile struct ft_config *c, __u64 slot)
+static __always_inline __u64 ft_rank(__u64 slot)
 {
-	return *(const volatile __u64 *)((void *)ft_opaque(ft_entries) + c->rank_base + ((slot & c->entry_mask) >> 1));
+	return *(const volatile __u64 *)((void *)ft_opaque(ft_entries) + FT_CONST(rank_base) +
+					 ((slot & FT_CONST(entry_mask)) >> 1));
 }
 
 /*
@@ -55,39 +56,37 @@ static __always_inline __u64 ft_rank(const volatile struct ft_config *c, __u64 s
  * multipliers is strongly universal, so no set of keys collides more often than chance, and the
  * fold keeps arithmetic progressions of keys (addresses in a row) from lying in a row.
  */
-static __always_inline __u64 ft_mix(const volatile struct ft_config *c, __u64 v, __u32 w)
+static __always_inline __u64 ft_mix(__u64 v, __u32 w)
 {
-	return (__u64)(__u32)v * c->mul[w][0] + (v >> 32) * c->mul[w][1];
+	return (__u64)(__u32)v * FT_CONST(mul[w][0]) + (v >> 32) * FT_CONST(mul[w][1]);
 }
 
-static __always_inline __u64 ft_fold(const volatile struct ft_config *c, __u64 h)
+static __always_inline __u64 ft_fold(__u64 h)
 {
 	h ^= h >> 32;
-	h *= c->fold;
+	h *= FT_CONST(fold);
 	return h ^ h >> 29;
 }
 
 /*
  * Hash and comparison, twice. The first form has the two hottest words in registers. It is unrolled
- * over the common words, and the verifier cuts it down to the words of one mask. It serves the
- * first tuple, where most packets of most rule sets end. The second form is a loop, and serves the
+ * over the common words, and package fold cuts it down to the words of one mask. It serves the
+ * first tuple alone, where most packets of most rule sets end. The second form is a loop, and serves the
  * others: if it were unrolled for all words of every tuple, the program would be so long that its
  * jumps do not reach.
  */
-static __always_inline __u64 ft_hash(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
-				     const volatile struct ft_tuple *t, const __u32 words)
+static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const __u32 words)
 {
-	__u64 h = t->seed;
+	__u64 h = FT_CONST(tuple[0].seed);
 
-	FT_EACH({ h += ft_mix(c, FT_WORD(k, hot, addr, w) & t->mask[w], w); })
-	return ft_fold(c, h);
+	FT_EACH({ h += ft_mix(FT_WORD(k, hot, addr, w) & FT_CONST(tuple[0].mask[w]), w); })
+	return ft_fold(h);
 }
 
-static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t,
-				      const __u64 *e, const __u32 words)
+static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const __u64 *e, const __u32 words)
 {
 	FT_EACH({
-		if ((FT_WORD(k, hot, addr, w) & t->mask[w]) != *(const volatile __u64 *)e)
+		if ((FT_WORD(k, hot, addr, w) & FT_CONST(tuple[0].mask[w])) != *(const volatile __u64 *)e)
 			return 0;
 		e++;
 		asm volatile("" : "+r"(e));
@@ -95,7 +94,7 @@ static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 a
 	return 1;
 }
 
-static __always_inline __u64 ft_hash_loop(const volatile struct ft_config *c, const struct ft_key *k, const volatile struct ft_tuple *t)
+static __always_inline __u64 ft_hash_loop(const struct ft_key *k, const volatile struct ft_tuple *t)
 {
 	__u64 h = t->seed;
 
@@ -104,9 +103,9 @@ static __always_inline __u64 ft_hash_loop(const volatile struct ft_config *c, co
 
 		if (w >= FT_WORDS)
 			break;
-		h += ft_mix(c, k->w[w] & t->mask[w], w);
+		h += ft_mix(k->w[w] & t->mask[w], w);
 	}
-	return ft_fold(c, h);
+	return ft_fold(h);
 }
 
 static __always_inline _Bool ft_equal_loop(const struct ft_key *k, const volatile struct ft_tuple *t, const __u64 *e)
@@ -121,13 +120,13 @@ static __always_inline _Bool ft_equal_loop(const struct ft_key *k, const volatil
 }
 
 /* Returns the next slot of this tag from h on, within FT_PROBES slots; 0 without one. */
-static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 *h, __u64 tag)
+static __always_inline __u64 ft_probe(__u64 *h, __u64 tag)
 {
 	const volatile __u64 *slots = ft_opaque(ft_slots) + FT_MAX_TUPLES;
 
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < FT_PROBES; i++) {
-		__u64 slot = slots[*h & c->slot_mask];
+		__u64 slot = slots[*h & FT_CONST(slot_mask)];
 
 		*h += 1;
 		if (!slot)
@@ -138,10 +137,10 @@ static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 
 	return 0;
 }
 
-/* The slot of the one key of a tuple. */
-static __always_inline __u64 ft_single(const volatile struct ft_tuple *t)
+/* The slot of the one key of the first tuple. */
+static __always_inline __u64 ft_single(void)
 {
-	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + t->single);
+	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + FT_CONST(tuple[0].single));
 }
 
 /*
@@ -151,11 +150,9 @@ static __always_inline __u64 ft_single(const volatile struct ft_tuple *t)
  */
 __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 {
-	const volatile struct ft_config *c = ft_config();
-
 	if (!k || place >= FT_MAX_TUPLES)
 		return 0;
-	const volatile struct ft_tuple *t = &c->tuple[place];
+	const volatile struct ft_tuple *t = ft_tuple(place);
 	__u64 at;
 
 	if (t->flags & FT_T_SINGLE) {
@@ -168,12 +165,12 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 		/* The verifier does not know which tuple this is. */
 		return ((volatile __u64 *)ft_opaque(ft_slots))[t->id & (FT_MAX_TUPLES - 1)];
 	}
-	__u64 pos = ft_hash_loop(c, k, t);
+	__u64 pos = ft_hash_loop(k, t);
 	const __u64 tag = FT_TAG(pos) | 1;
 
 	for (int a = 0; a < FT_ATTEMPTS; a++) {
-		at = ft_probe(c, &pos, tag);
-		if (!at || ft_equal_loop(k, t, ft_entry(c, at)))
+		at = ft_probe(&pos, tag);
+		if (!at || ft_equal_loop(k, t, ft_entry(at)))
 			return at;
 	}
 	return 0;
@@ -182,8 +179,7 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 /* Looks at the tuples from place on. found and rank are the result of the tuples before. */
 static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 found, __u64 rank)
 {
-	const volatile struct ft_config *c = ft_config();
-	const __u32 n = c->tuples;
+	const __u32 n = FT_CONST(tuples);
 
 	for (; place < FT_MAX_TUPLES && place < n; place++) {
 		if (((volatile __u64 *)ft_ranks)[place] >= rank)
@@ -191,7 +187,7 @@ static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 fou
 		__u64 slot = ft_try(k, place);
 
 		if (slot) {
-			__u64 r = ft_rank(c, slot);
+			__u64 r = ft_rank(slot);
 
 			if (r < rank) {
 				rank = r;
@@ -207,96 +203,86 @@ static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 fou
  * Another key with the tag of this one is left to the search: a second attempt
  * would cost the verifier much and save one packet in 16,384 little.
  */
-static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
-					   const volatile struct ft_tuple *t, const __u32 words, _Bool *again)
+static __always_inline __u64 ft_try_common(const struct ft_key *k, __u64 hot, __u64 addr, const __u32 words, _Bool *again)
 {
 	__u64 at;
 
-	if (t->flags & FT_T_SINGLE) {
+	if (FT_CONST(tuple[0].flags) & FT_T_SINGLE) {
 		FT_EACH({
-			if ((FT_WORD(k, hot, addr, w) & t->mask[w]) != t->key[w])
+			if ((FT_WORD(k, hot, addr, w) & FT_CONST(tuple[0].mask[w])) != FT_CONST(tuple[0].key[w]))
 				return 0;
 		})
-		return ft_single(t);
+		return ft_single();
 	}
-	__u64 pos = ft_hash(c, k, hot, addr, t, words);
+	__u64 pos = ft_hash(k, hot, addr, words);
 
-	at = ft_probe(c, &pos, FT_TAG(pos) | 1);
+	at = ft_probe(&pos, FT_TAG(pos) | 1);
 	if (!at)
 		return 0;
-	if (ft_equal(k, hot, addr, t, ft_entry(c, at), words))
+	if (ft_equal(k, hot, addr, ft_entry(at), words))
 		return at;
 	*again = 1;
 	return 0;
 }
 
 /* Returns the slot of the rule of the tuples from place on, or of the trees, that wins over found, which has rank; else found. */
-static __always_inline __u64 ft_classify(const volatile struct ft_config *c, struct ft_key *k, __u32 class, __u32 place, __u64 found,
-					 __u64 rank)
+static __always_inline __u64 ft_classify(struct ft_key *k, __u32 class, __u32 place, __u64 found, __u64 rank)
 {
-	if (place < c->tuples) {
+	if (place < FT_CONST(tuples)) {
 		found = ft_search(k, place, found, rank);
-		if (!c->tree_mask)
+		if (!FT_CONST(tree_mask))
 			return found;
 		if (found)
-			rank = ft_rank(c, found);
+			rank = ft_rank(found);
 	}
-	if (c->tree_mask && (!found || ((volatile __u64 *)ft_ranks)[c->tuples] < rank))
+	if (FT_CONST(tree_mask) && (!found || ((volatile __u64 *)ft_ranks)[FT_CONST(tuples)] < rank))
 		found = ft_walk(k, class, found, rank);
 	return found;
 }
 
 /* Returns the slot of the rule that wins, or 0, for a key of which hot and addr are in registers. */
-static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr, __u32 class)
+static __always_inline __u64 ft_classify_common(struct ft_key *k, __u64 hot, __u64 addr, __u32 class)
 {
-	const volatile struct ft_tuple *t = &c->tuple[0];
-	const __u32 shape = c->shape;
 	__u64 slot = 0, rank = FT_NO_RANK;
 	_Bool again = 0;
 
-	if (shape == FT_SHAPE_ONE) {
-		if ((hot & t->mask[FT_W_HOT]) != t->key[FT_W_HOT] || (addr & t->mask[FT_W_ADDR]) != t->key[FT_W_ADDR])
-			return 0;
-		return ft_single(t);
-	}
-	if (shape == FT_SHAPE_EXACT) {
-		slot = ft_try_common(c, k, hot, addr, t, 3, &again);
+	if (FT_CONST(exact)) {
+		slot = ft_try_common(k, hot, addr, 3, &again);
 		if (!again)
 			return slot;
-	} else if (c->tuples && !(t->words & ~FT_COMMON_WORDS)) {
-		slot = ft_try_common(c, k, hot, addr, t, t->words, &again);
+	} else if (FT_CONST(tuples) && !(FT_CONST(tuple[0].words) & ~FT_COMMON_WORDS)) {
+		slot = ft_try_common(k, hot, addr, FT_CONST(tuple[0].words), &again);
 		if (!again) {
-			if (c->tuples == 1 && !c->tree_mask)
+			if (FT_CONST(tuples) == 1 && !FT_CONST(tree_mask))
 				return slot;
 			if (slot)
-				rank = ft_rank(c, slot);
+				rank = ft_rank(slot);
 			if (((volatile __u64 *)ft_ranks)[1] >= rank)
 				return slot;
 		}
 	} else {
-		again = !!c->tuples;
+		again = !!FT_CONST(tuples);
 	}
-	if (c->tree_mask && !again && c->tuples <= 1 && class == FT_C_IPV4 && !(c->need & FT_N_BEHIND)) {
-		__u64 best = ft_trees(c, NULL, hot, addr, class, slot, rank);
+	if (FT_CONST(tree_mask) && !again && FT_CONST(tuples) <= 1 && class == FT_C_IPV4 &&
+	    !(FT_CONST(need) & FT_N_BEHIND)) {
+		__u64 best = ft_trees(NULL, hot, addr, class, slot, rank);
 
 		if (best != FT_AGAIN)
 			return best;
 	}
 	k->w[FT_W_HOT] = hot;
 	k->w[FT_W_ADDR] = addr;
-	return ft_classify(c, k, class, again ? 0 : 1, slot, rank);
+	return ft_classify(k, class, again ? 0 : 1, slot, rank);
 }
 
-/* Reports whether the EtherType alone tells that no rule matches the frame. */
-static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void *p, void *end)
+/* Reports whether an EtherType alone tells that no rule matches the frame. */
+static __always_inline _Bool ft_outside(__u16 type)
 {
-	const __u32 classes = c->classes;
+	const __u32 classes = FT_CONST(classes);
 
-	if (c->layer3 || classes & 1 << FT_C_OTHER)
+	if (FT_CONST(layer3) || classes & 1 << FT_C_OTHER)
 		return 0;
-	if (p + ETH_HLEN > end) /* the type may be behind the linear part */
-		return 0;
-	switch (ft_load16(p, 12)) {
+	switch (type) {
 	case bpf_htons(ETH_P_IP):
 		return !(classes & 1 << FT_C_IPV4);
 	case bpf_htons(ETH_P_IPV6):
@@ -308,48 +294,103 @@ static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void
 	return 1;
 }
 
-/* Reports whether the frame is a common one. If so, slot is the slot of the rule that wins, or 0. */
-static __always_inline _Bool ft_match_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *slot)
+/*
+ * Reports whether it could decide the frame: a common one, or one whose EtherType no rule matches. If so, slot is the slot of
+ * the rule that wins, or 0.
+ */
+static __always_inline _Bool ft_match_common(void *p, void *end, struct ft_key *k, __u64 *slot)
 {
 	__u64 hot, addr;
 
 	if (p + FT_COMMON_MIN > end)
 		return 0;
 	if (FT_IS_COMMON4(p)) {
-		if (!ft_parse_common4(c, p, end, k, &hot, &addr))
+		if (!ft_parse_common4(p, end, k, &hot, &addr))
 			return 0;
-		*slot = ft_classify_common(c, k, hot, addr, FT_C_IPV4);
+		*slot = ft_classify_common(k, hot, addr, FT_C_IPV4);
 		return 1;
 	}
-	if (c->need & FT_N_IPV6 && FT_IS_COMMON6(p)) {
-		if (!ft_parse_common6(c, p, end, k, &hot, &addr))
+	if (FT_CONST(need) & FT_N_IPV6 && FT_IS_COMMON6(p)) {
+		if (!ft_parse_common6(p, end, k, &hot, &addr))
 			return 0;
-		*slot = ft_classify_common(c, k, hot, addr, FT_C_IPV6);
+		*slot = ft_classify_common(k, hot, addr, FT_C_IPV6);
 		return 1;
 	}
-	return 0;
+	*slot = 0;
+	return ft_outside(ft_load16(p, 12));
+}
+
+/* v & mask, in the register of v: the compiler would copy v into that of the mask. */
+static __always_inline __u64 ft_under(__u64 v, __s64 mask)
+{
+	asm volatile("%0 &= %1" : "+r"(v) : "r"(mask));
+	return v;
 }
 
 /*
- * The slot of the rule that wins on any frame, or 0. beside: as ft_parse_outer has it. length: of the whole frame, which
- * need not be linear. A common frame does not evaluate it. A macro, because the parsers depend on the kind of context.
+ * Reports whether it could decide a frame with a plain header of IPv4: one that is no fragment. If so, slot is the slot of
+ * the only rule, or 0 if the rule does not match.
  */
-#define FT_MATCH(name, c, ctx, beside, length)                                                                   \
-	({                                                                                                       \
-		struct ft_key k;                                                                                 \
-		__u64 found;                                                                                     \
-		void *start = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;                   \
-                                                                                                                 \
-		if ((beside) || (c)->layer3 || !ft_match_common(c, start, end, &k, &found)) {                    \
-			if (!((beside) & FT_BARE) && ft_outside(c, start, end)) {                                \
-				found = 0;                                                                       \
-			} else {                                                                                 \
-				if ((beside) & FT_BARE || ft_is_cut(start, end, length))                         \
-					ft_parse_copied_##name(ctx, &k, beside);                                 \
-				else                                                                             \
-					ft_parse_##name(c, ctx, &k, beside);                                     \
-				found = ft_classify(c, &k, ft_class_of(&k), 0, 0, FT_NO_RANK);                   \
-			}                                                                                        \
-		}                                                                                                \
-		found;                                                                                           \
+static __always_inline _Bool ft_match_one4(void *p, __u64 *slot)
+{
+	*slot = 0;
+	if ((__u32)ft_under(ft_load32(p, 20), FT_CONST(one.proto_mask)) != FT_CONST(one.proto))
+		return !(ft_load16(p, 20) & bpf_htons(0x3fff));
+	if ((__u32)ft_under(ft_load32(p, 34), FT_CONST(one.ports_mask)) != FT_CONST(one.ports))
+		return 1;
+	if (ft_under(ft_load64(p, 26), FT_CONST(one.addr_mask)) != FT_CONST(one.addr))
+		return 1;
+	*slot = ft_single();
+	return 1;
+}
+
+/* ft_match_common for the only rule, which is in ft_conf.one. */
+static __always_inline _Bool ft_match_one(void *p, void *end, __u64 *slot)
+{
+	if (p + FT_COMMON_MIN > end)
+		return 0;
+	if (FT_IS_COMMON4(p))
+		return ft_match_one4(p, slot);
+	*slot = 0;
+	return ft_outside(ft_load16(p, 12));
+}
+
+/*
+ * Two functions that parse an uncommon frame into a key: one from linear memory, the other from a copy of the headers.
+ * beside: as ft_parse_outer has it. If they were inlined, their many values would take registers from the common path.
+ */
+#define FT_UNCOMMON(name, ctx_type)                                                    \
+	__noinline int ft_linear_##name(ctx_type *ctx, struct ft_key *k, __u32 beside) \
+	{                                                                              \
+		if (ctx && k)                                                          \
+			ft_parse_##name(ctx, k, beside);                               \
+		return 0;                                                              \
+	}                                                                              \
+	__noinline int ft_copied_##name(ctx_type *ctx, struct ft_key *k, __u32 beside) \
+	{                                                                              \
+		struct ft_copy *copy = ft_this_copy();                                 \
+                                                                                       \
+		if (!ctx || !k || !copy)                                               \
+			return 0;                                                      \
+		ft_copy_##name(copy, ctx, beside);                                     \
+		ft_parse_copy(copy, k, beside & ~FT_BARE);                             \
+		return 0;                                                              \
+	}
+
+/*
+ * The slot of the rule that wins on an uncommon frame, or 0. k is room for the key. length is that of the whole frame,
+ * linear or not.
+ */
+#define FT_UNCOMMON_SLOT(name, ctx, k, start, end, beside, length)                                           \
+	({                                                                                                   \
+		__u64 other = 0;                                                                             \
+                                                                                                             \
+		if ((beside) & FT_BARE || (start) + ETH_HLEN > (end) || !ft_outside(ft_load16(start, 12))) { \
+			if ((beside) & FT_BARE || ft_is_cut(start, end, length))                             \
+				ft_copied_##name(ctx, k, beside);                                            \
+			else                                                                                 \
+				ft_linear_##name(ctx, k, beside);                                            \
+			other = ft_classify(k, ft_class_of(k), 0, 0, FT_NO_RANK);                            \
+		}                                                                                            \
+		other;                                                                                       \
 	})

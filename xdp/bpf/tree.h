@@ -44,9 +44,9 @@ enum ft_class {
 #define FT_LIST_COUNT(n) ((n) >> 28 & 0x7ff)
 #define FT_LIST_BASE(n) ((n) >> 39 << 1)
 
-static __always_inline __u64 ft_node(const volatile struct ft_config *c, __u64 at)
+static __always_inline __u64 ft_node(__u64 at)
 {
-	return ((volatile __u64 *)ft_opaque(ft_tree))[at & c->tree_mask];
+	return ((volatile __u64 *)ft_opaque(ft_tree))[at & FT_CONST(tree_mask)];
 }
 
 /* v shifted by the low 6 bits of n, which the compiler would cut off. */
@@ -67,9 +67,9 @@ static __always_inline __u32 ft_class_of(const struct ft_key *k)
 }
 
 /* Returns the entry of a rule, or of the first rule of a list. */
-static __always_inline const volatile __u64 *ft_tree_entry(const volatile struct ft_config *c, __u64 at)
+static __always_inline const volatile __u64 *ft_tree_entry(__u64 at)
 {
-	return (void *)ft_opaque(ft_entries) + (at & c->entry_mask);
+	return (void *)ft_opaque(ft_entries) + (at & FT_CONST(entry_mask));
 }
 
 /* Fields of a level in one number: the source port in bits 0..15, the protocol in 17..24, the destination port in 32..47. */
@@ -100,8 +100,7 @@ static __always_inline __u64 ft_outside_bounds(__u64 ports, const volatile __u64
  */
 __noinline int ft_rest(const struct ft_key *k, __u64 rule)
 {
-	const volatile struct ft_config *c = ft_config();
-	const volatile __u64 *e = ft_tree_entry(c, rule);
+	const volatile __u64 *e = ft_tree_entry(rule);
 
 	if (!k)
 		return 0;
@@ -138,9 +137,9 @@ static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft
 }
 
 /* Returns the rule if it matches, or 0. Without k also FT_AGAIN. */
-static __always_inline __u64 ft_one(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
+static __always_inline __u64 ft_one(const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
 {
-	const volatile __u64 *e = ft_tree_entry(c, rule);
+	const volatile __u64 *e = ft_tree_entry(rule);
 
 	if (ft_differs(e, h) || ((h->hot & e[6]) != e[7]))
 		return 0;
@@ -152,15 +151,14 @@ static __always_inline __u64 ft_one(const volatile struct ft_config *c, const st
 }
 
 /* Returns the first rule that matches, or 0, of the next n of a list from at on, at most most. Without k also FT_AGAIN. */
-static __always_inline __u64 ft_near(const volatile struct ft_config *c, const struct ft_key *k, const struct ft_hot_key *h, __u64 at,
-				     __u32 n, const __u32 most)
+static __always_inline __u64 ft_near(const struct ft_key *k, const struct ft_hot_key *h, __u64 at, __u32 n, const __u32 most)
 {
 	/* Behind the last word the map has room for a list. */
-	const volatile __u32 *list = (volatile __u32 *)((volatile __u64 *)ft_opaque(ft_tree) + (at & c->tree_mask));
+	const volatile __u32 *list = (volatile __u32 *)((volatile __u64 *)ft_opaque(ft_tree) + (at & FT_CONST(tree_mask)));
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < most && i < n; i++) {
-		__u64 rule = ft_one(c, k, h, list[i]);
+		__u64 rule = ft_one(k, h, list[i]);
 
 		if (rule)
 			return rule;
@@ -175,7 +173,7 @@ __noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 		return 0;
 	struct ft_hot_key h = { k->w[FT_W_HOT], k->w[FT_W_ADDR], ft_ports(k->w[FT_W_HOT]) };
 
-	return ft_near(ft_config(), k, &h, at, n, FT_TREE_STEP);
+	return ft_near(k, &h, at, n, FT_TREE_STEP);
 }
 
 /*
@@ -186,7 +184,7 @@ __noinline __u64 ft_far(__u64 hot, __u64 addr, __u32 at, __u32 n)
 {
 	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
 
-	return ft_near(ft_config(), NULL, &h, at, n, FT_TREE_FAR);
+	return ft_near(NULL, &h, at, n, FT_TREE_FAR);
 }
 
 /*
@@ -194,20 +192,19 @@ __noinline __u64 ft_far(__u64 hot, __u64 addr, __u32 at, __u32 n)
  * are known. Then the result is FT_AGAIN if these do not decide. Without calls on the way of most packets: the return
  * from a function costs some CPUs as much as five loads.
  */
-static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr, __u32 class,
-				      __u64 found, __u64 rank)
+static __always_inline __u64 ft_trees(const struct ft_key *k, __u64 hot, __u64 addr, __u32 class, __u64 found, __u64 rank)
 {
-	__u64 n = ft_node(c, class), at = 0;
+	__u64 n = ft_node(class), at = 0;
 	__u32 groups = 1;
 
 	if (!k)
-		hot ^= ft_node(c, FT_CLASSES); /* 0; so the verifier does not follow the walk again for each protocol */
+		hot ^= ft_node(FT_CLASSES); /* 0; so the verifier does not follow the walk again for each protocol */
 	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
 
 	if (FT_KIND(n) == FT_FORK) {
 		at = FT_BASE(n);
 		groups = FT_COUNT(n);
-		n = ft_node(c, at);
+		n = ft_node(at);
 	}
 #pragma clang loop unroll(disable)
 	for (__u32 g = 1; g <= FT_TREE_GROUPS; g++) {
@@ -226,14 +223,14 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 					return FT_AGAIN;
 				v = bpf_be64_to_cpu(w ? addr : hot); /* kept as numbers they would exceed the stack of Linux 6.1 */
 			}
-			n = ft_node(c, FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
+			n = ft_node(FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
 		}
 		if (n)
-			rule = ft_one(c, k, &h, n);
+			rule = ft_one(k, &h, n);
 		if (!rule && FT_KIND(n)) {
 			__u32 base = FT_LIST_BASE(n), count = FT_LIST_COUNT(n) - 1;
 
-			rule = ft_near(c, k, &h, base, count, FT_TREE_NEAR);
+			rule = ft_near(k, &h, base, count, FT_TREE_NEAR);
 			if (!rule && count > FT_TREE_NEAR) {
 				base += FT_TREE_NEAR / 2;
 				count -= FT_TREE_NEAR;
@@ -250,7 +247,7 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 		if (!k && rule == FT_AGAIN)
 			return FT_AGAIN;
 		if (rule) {
-			const volatile __u64 *e = ft_tree_entry(c, rule);
+			const volatile __u64 *e = ft_tree_entry(rule);
 			__u64 r = e[1];
 
 			if (r < rank) {
@@ -259,9 +256,9 @@ static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const 
 			}
 		}
 		at += 2;
-		if (g >= groups || ft_node(c, at + 1) >= rank)
+		if (g >= groups || ft_node(at + 1) >= rank)
 			break;
-		n = ft_node(c, at);
+		n = ft_node(at);
 	}
 	return found;
 }
@@ -271,5 +268,5 @@ __noinline __u64 ft_walk(const struct ft_key *k, __u32 class, __u64 found, __u64
 {
 	if (!k || class >= FT_CLASSES)
 		return found;
-	return ft_trees(ft_config(), k, k->w[FT_W_HOT], k->w[FT_W_ADDR], class, found, rank);
+	return ft_trees(k, k->w[FT_W_HOT], k->w[FT_W_ADDR], class, found, rank);
 }

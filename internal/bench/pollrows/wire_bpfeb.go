@@ -31,13 +31,22 @@ type wireFtConfig struct {
 	Mul         [18][2]uint64
 	Fold        uint64
 	Plain       uint32
-	Shape       uint32
+	Exact       uint32
 	Layer3      uint32
 	InOrder     uint32
 	Marks       uint64
 	TreeMask    uint32
 	Classes     uint32
-	Tuple       [8]struct {
+	One         struct {
+		_         structs.HostLayout
+		AddrMask  uint64
+		Addr      uint64
+		ProtoMask int32
+		Proto     uint32
+		PortsMask int32
+		Ports     uint32
+	}
+	Tuple [8]struct {
 		_      structs.HostLayout
 		Id     uint32
 		Flags  uint32

@@ -4,6 +4,8 @@
 // a signal ends such a run early. A side's figure is the CPU time of the thread. So there is no driver, no DMA and no
 // cold packet in it: every parser pays the same for those.
 //
+//   - xdp.hand.match, .miss, .arp: the program that is attached for one flow, against a program that somebody writes by hand
+//     for that flow alone (bpf/hand.bpf.c), both above the empty program: a packet of the flow, one to another port, and ARP.
 //   - xdp.one: the program that is attached, with one rule of one UDP flow,
 //     against one that returns XDP_PASS.
 //   - xdp.exact.64k.hot: 65,536 rules of exact 5-tuples, one flow; the peer has

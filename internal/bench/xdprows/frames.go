@@ -40,3 +40,25 @@ func ipv6Extended(n int) []byte {
 	binary.BigEndian.PutUint16(b[18:], uint16(len(b)-54))
 	return b
 }
+
+// frame is the 64-byte UDP packet of flow f, as bench_spread makes it.
+func frame(f uint16) []byte {
+	b := make([]byte, 64)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
+	b[14], b[22], b[23] = 0x45, 64, 17
+	binary.BigEndian.PutUint16(b[16:], 50)
+	b[26], b[29] = 10, 1
+	copy(b[30:], []byte{192, 0, 2, 1})
+	binary.BigEndian.PutUint16(b[36:], 53)
+	binary.BigEndian.PutUint16(b[38:], 30)
+	binary.NativeEndian.PutUint16(b[27:], f)
+	binary.NativeEndian.PutUint16(b[34:], f^f>>3)
+	return b
+}
+
+// missing returns a packet that the program written by hand does not count: it goes to another port.
+func missing() []byte {
+	b := frame(0)
+	binary.BigEndian.PutUint16(b[36:], 54)
+	return b
+}

@@ -15,7 +15,7 @@ func openOne(context.Context, bench.Env) (*bench.Sides, error) {
 		return nil, err
 	}
 	return &bench.Sides{
-		Ours:  r.side("flowtally_xdp"),
+		Ours:  r.side(attachedForOne),
 		Ref:   r.side("bench_empty"),
 		N:     runs,
 		Turns: 4,
@@ -62,7 +62,7 @@ func openSMP(_ context.Context, env bench.Env) (*bench.Sides, error) {
 	}
 	var total atomic.Uint64
 	counting := func(_ context.Context, n int) error {
-		if err := r.run("flowtally_xdp", n); err != nil {
+		if err := r.run(attachedForOne, n); err != nil {
 			return err
 		}
 		total.Add(uint64(n))

@@ -20,33 +20,50 @@ type rig struct {
 	frame    []byte
 }
 
-func newRig(flows int) (_ *rig, err error) {
+// newRig returns a rig with one rule for each of so many flows.
+func newRig(flows int) (*rig, error) {
+	makers := make([]func(uint32) xdp.Rule, flows)
+	for i := range makers {
+		makers[i] = func(counter uint32) xdp.Rule { return rule(frame(uint16(i)), counter) }
+	}
+	r, err := newRigOf(makers...)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.fillPeer(flows); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// newRigOf returns a rig with one rule of each maker. A maker gets the number of the rule's counter.
+func newRigOf(makers ...func(counter uint32) xdp.Rule) (_ *rig, err error) {
 	r := &rig{frame: frame(0)}
 	defer func() {
 		if err != nil {
 			r.close()
 		}
 	}()
-	if r.rules, err = xdp.Open(xdp.Options{MaxRules: max(flows, 1024)}); err != nil {
+	if r.rules, err = xdp.Open(xdp.Options{MaxRules: max(len(makers), 1024)}); err != nil {
 		return nil, err
 	}
-	rules := make([]xdp.Rule, flows)
-	for i := range rules {
+	rules := make([]xdp.Rule, len(makers))
+	for i, ruleFor := range makers {
 		c, err := r.rules.AllocCounter(fmt.Sprint("flow-", i))
 		if err != nil {
 			return nil, err
 		}
-		rules[i] = rule(frame(uint16(i)), c.ID)
+		rules[i] = ruleFor(c.ID)
 		r.counters = append(r.counters, c.ID)
 	}
 	if err = r.rules.Add(rules...); err != nil {
 		return nil, err
 	}
-	if err = r.load(); err != nil {
-		return nil, err
-	}
-	return r, r.fillPeer(flows)
+	return r, r.load()
 }
+
+// attachedForOne is the program that a hook gets for one rule of IPv4. The object of the bench has it, too.
+const attachedForOne = "flowtally_xdp_one"
 
 func (r *rig) load() error {
 	spec, err := loadRows()
@@ -131,21 +148,6 @@ func (r *rig) side(program string) bench.Side {
 		})(nil, n)
 		return ns, errors.Join(err, terr)
 	}
-}
-
-// frame is the 64-byte UDP packet of flow f, as bench_spread makes it.
-func frame(f uint16) []byte {
-	b := make([]byte, 64)
-	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
-	b[14], b[22], b[23] = 0x45, 64, 17
-	binary.BigEndian.PutUint16(b[16:], 50)
-	b[26], b[29] = 10, 1
-	copy(b[30:], []byte{192, 0, 2, 1})
-	binary.BigEndian.PutUint16(b[36:], 53)
-	binary.BigEndian.PutUint16(b[38:], 30)
-	binary.NativeEndian.PutUint16(b[27:], f)
-	binary.NativeEndian.PutUint16(b[34:], f^f>>3)
-	return b
 }
 
 // rule matches the 5-tuple of a frame, on ingress.

@@ -51,7 +51,20 @@ func Rows() []bench.Row {
 }
 
 func exactRows() []bench.Row {
+	hand := func(name string, frame []byte) bench.Row {
+		return bench.Row{
+			Name:  "xdp.hand." + name,
+			Ref:   "a program written by hand for this flow, above empty",
+			Bound: 1.5,
+			Unit:  above,
+			Time:  30 * time.Second,
+			Open:  openHand(frame),
+		}
+	}
 	return []bench.Row{
+		hand("match", frame(0)),
+		hand("miss", missing()),
+		hand("arp", arp()),
 		{
 			Name:  "xdp.one",
 			Ref:   "empty XDP_PASS",

@@ -43,13 +43,22 @@ type rowsFtConfig struct {
 	Mul         [18][2]uint64
 	Fold        uint64
 	Plain       uint32
-	Shape       uint32
+	Exact       uint32
 	Layer3      uint32
 	InOrder     uint32
 	Marks       uint64
 	TreeMask    uint32
 	Classes     uint32
-	Tuple       [8]struct {
+	One         struct {
+		_         structs.HostLayout
+		AddrMask  uint64
+		Addr      uint64
+		ProtoMask int32
+		Proto     uint32
+		PortsMask int32
+		Ports     uint32
+	}
+	Tuple [8]struct {
 		_      structs.HostLayout
 		Id     uint32
 		Flags  uint32
@@ -86,6 +95,7 @@ const (
 	rowsProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	rowsProgFlowtallyXdp      = "flowtally_xdp"
 	rowsProgFlowtallyXdp61    = "flowtally_xdp61"
+	rowsProgFlowtallyXdpOne   = "flowtally_xdp_one"
 	rowsVarBenchSeq           = "bench_seq"
 	rowsVarFtConf             = "ft_conf"
 	rowsVarFtCounters         = "ft_counters"
@@ -147,6 +157,7 @@ type rowsProgramSpecs struct {
 	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpOne   *ebpf.ProgramSpec `ebpf:"flowtally_xdp_one"`
 }
 
 // rowsMapSpecs contains maps before they are loaded into the kernel.
@@ -232,6 +243,7 @@ type rowsPrograms struct {
 	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpOne   *ebpf.Program `ebpf:"flowtally_xdp_one"`
 }
 
 func (p *rowsPrograms) Close() error {
@@ -245,6 +257,7 @@ func (p *rowsPrograms) Close() error {
 		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
+		p.FlowtallyXdpOne,
 	)
 }
 

@@ -38,7 +38,7 @@ int wire_count(struct xdp_md *ctx)
 	bpf_loop(WIRE_LOOKS, wire_heard, &next, 0);
 	if (*(volatile __u64 *)&wire.said < next)
 		return XDP_ABORTED;
-	ft_count(ft_config(), wire.slot[next % WIRE_SLOTS], 1, length);
+	ft_count(wire.slot[next % WIRE_SLOTS], 1, length);
 	wire.at = bpf_ktime_get_ns();
 	wire.counted = next;
 	return XDP_PASS;

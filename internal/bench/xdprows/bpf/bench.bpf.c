@@ -66,15 +66,15 @@ int bench_empty_spread(struct xdp_md *ctx)
 SEC("xdp.frags")
 int bench_ours_spread(struct xdp_md *ctx)
 {
-	const volatile struct ft_config *c = ft_config();
-
 	if (bench_spread(ctx))
 		return XDP_PASS;
-	__u64 slot = FT_MATCH(xdp, c, ctx, 0, ft_length(ctx));
+	struct ft_key k;
+	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 slot = FT_MATCH(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(c, slot, 1, ft_length(ctx));
+	ft_count(slot, 1, ft_length(ctx, start, end));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -84,7 +84,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	struct ft_key k;
 	struct bench_key key;
 
-	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4(ft_config(), p, end, &k, &key.hot, &key.addr))
+	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4(p, end, &k, &key.hot, &key.addr))
 		return XDP_PASS;
 	__u32 *id = bpf_map_lookup_elem(&bench_hash, &key);
 
@@ -95,7 +95,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	if (!v)
 		return XDP_PASS;
 	v->packets++;
-	v->bytes += ft_length(ctx);
+	v->bytes += ft_length(ctx, p, end);
 	return XDP_PASS;
 }
 

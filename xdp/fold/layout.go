@@ -1,0 +1,101 @@
+package fold
+
+import (
+	"math"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// layout returns the remaining instructions. To need few jumps, it puts an instruction directly behind one that leads to it, where
+// it can. The first instruction stays the first.
+func (f *function) layout() (asm.Instructions, error) {
+	l := arrangement{places: map[int]int{}}
+	for starts := []int{0}; len(starts) > 0; {
+		start := starts[0]
+		starts = starts[1:]
+		if _, done := l.places[start]; !done {
+			starts = append(starts, f.chain(&l, start)...)
+		}
+	}
+	return l.out, l.resolve()
+}
+
+// arrangement is the new order of instructions.
+type arrangement struct {
+	out     asm.Instructions
+	targets []int       // by place in out: the old index of a jump's target, or -1
+	places  map[int]int // place in out, by old index
+}
+
+func (l *arrangement) add(ins asm.Instruction, target int) {
+	l.out = append(l.out, ins)
+	l.targets = append(l.targets, target)
+}
+
+// chain arranges the instructions that follow one another from start on, until the function ends or goes on with one that has its
+// place already. It returns where the conditional jumps among them lead.
+func (f *function) chain(l *arrangement, start int) (targets []int) {
+	for i := start; ; {
+		if _, done := l.places[i]; done {
+			l.add(jumpAlways, i)
+			return targets
+		}
+
+		l.places[i] = len(l.out)
+		ins := &f.insns[i]
+		if isExit(ins) {
+			l.add(*ins, -1)
+			return targets
+		}
+		if isJump(ins) && !isConditional(ins) { // the first instruction of the function: skip passes any other
+			target := f.skip(f.targets[i])
+			l.add(*ins, target)
+			return append(targets, target)
+		}
+
+		next, target := f.skip(i+1), -1
+		if isConditional(ins) {
+			target = f.skip(f.targets[i])
+		}
+		if target != next || i == 0 { // a jump to the next instruction does nothing, but the first has the symbol
+			l.add(*ins, target)
+		}
+		if target >= 0 {
+			targets = append(targets, target)
+		}
+		i = next
+	}
+}
+
+// skip returns the first instruction from i on that does more than lead to the next one.
+func (f *function) skip(i int) int {
+	for {
+		switch {
+		case f.gone[i]:
+			i++
+		case isJump(&f.insns[i]) && !isConditional(&f.insns[i]):
+			i = f.targets[i]
+		default:
+			return i
+		}
+	}
+}
+
+// resolve writes the distances of all jumps.
+func (l *arrangement) resolve() error {
+	offsets := make([]int, len(l.out)+1) // in words of 8 bytes
+	for i := range l.out {
+		offsets[i+1] = offsets[i] + int(l.out[i].Width())
+	}
+	for i, target := range l.targets {
+		if target < 0 {
+			continue
+		}
+		distance := offsets[l.places[target]] - offsets[i+1]
+		if distance < math.MinInt16 || distance > math.MaxInt16 {
+			return errTooFar
+		}
+		l.out[i].Offset = int16(distance)
+	}
+	return nil
+}
