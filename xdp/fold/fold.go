@@ -10,8 +10,10 @@ import (
 	"github.com/flowtally/flowtally/internal/insn"
 )
 
-// errTooFar is returned if a jump is too long for its instruction.
-var errTooFar = errors.New("jump too far")
+var (
+	errTooFar    = errors.New("a jump is too long for its instruction")
+	errEmptyLoop = errors.New("a loop does nothing")
+)
 
 // Program returns a program that does the same in fewer instructions. It takes instructions as [ebpf.LoadCollectionSpec] returns
 // them, before the loader resolves references to maps and kernel types. Nobody may write the variable constants.
@@ -112,6 +114,9 @@ func newFunction(body asm.Instructions, constants *ebpf.VariableSpec, parameters
 			return nil, fmt.Errorf("instruction %d, %v: the jump leads out of the function", i, body[i])
 		}
 		f.targets[i] = to
+	}
+	if last := &body[len(body)-1]; !isExit(last) && (!isJump(last) || isConditional(last)) {
+		return nil, fmt.Errorf("instruction %d, %v: the function goes on behind it", len(body)-1, *last)
 	}
 	return f, nil
 }

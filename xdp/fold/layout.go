@@ -9,6 +9,10 @@ import (
 // layout returns the remaining instructions. To need few jumps, it puts an instruction directly behind one that leads to it, where
 // it can. The first instruction stays the first.
 func (f *function) layout() (asm.Instructions, error) {
+	if f.hasEmptyLoop() {
+		return nil, errEmptyLoop
+	}
+
 	l := arrangement{places: map[int]int{}}
 	for starts := []int{0}; len(starts) > 0; {
 		start := starts[0]
@@ -67,18 +71,40 @@ func (f *function) chain(l *arrangement, start int) (targets []int) {
 	}
 }
 
-// skip returns the first instruction from i on that does more than lead to the next one.
+// skip returns the first instruction from i on that does more than lead to another one.
 func (f *function) skip(i int) int {
 	for {
-		switch {
-		case f.gone[i]:
-			i++
-		case isJump(&f.insns[i]) && !isConditional(&f.insns[i]):
-			i = f.targets[i]
-		default:
+		next, ok := f.onward(i)
+		if !ok {
 			return i
 		}
+		i = next
 	}
+}
+
+// onward returns where an instruction leads that does nothing else: one that is left out, or an unconditional jump.
+func (f *function) onward(i int) (next int, ok bool) {
+	switch {
+	case f.gone[i]:
+		return i + 1, true
+	case isJump(&f.insns[i]) && !isConditional(&f.insns[i]):
+		return f.targets[i], true
+	}
+	return i, false
+}
+
+// hasEmptyLoop reports whether the function has a loop in which nothing is left but its jump. Then skip would not end.
+func (f *function) hasEmptyLoop() bool {
+	for start := range f.insns {
+		i, ok := start, true
+		for steps := 0; ok && i < len(f.insns); steps++ { // at the end may be instructions that no way leads to
+			if steps > len(f.insns) {
+				return true
+			}
+			i, ok = f.onward(i)
+		}
+	}
+	return false
 }
 
 // resolve writes the distances of all jumps.

@@ -102,8 +102,9 @@ func (f *function) execute(ins *asm.Instruction, s *state) {
 		}
 	case class.IsJump():
 	case class.IsStore():
-		// An atomic operation may load the old value into the source, or into R0.
+		// An atomic operation may load the old value into the source or into R0. One that loads alone has the class of stores too.
 		if ins.OpCode.AtomicOp() != asm.InvalidAtomic {
+			s.reg[ins.Dst] = value{}
 			s.reg[ins.Src] = value{}
 			s.reg[asm.R0] = value{}
 		}

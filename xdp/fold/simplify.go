@@ -118,8 +118,8 @@ func takeImmediate(ins *asm.Instruction, before *state) {
 	ins.Constant = int64(v)
 }
 
-// isRefused reports whether the verifier refuses v as an immediate, although it accepts v in a register: a division by 0, or a
-// shift by more bits than the register has.
+// isRefused reports whether the verifier refuses v as an immediate, although it accepts v in a register: a division by 0, a shift by
+// more bits than the register has, or a move that extends the sign.
 func isRefused(op asm.OpCode, v uint64) bool {
 	bits := uint64(64)
 	if op.Class() == asm.ALUClass {
@@ -131,6 +131,8 @@ func isRefused(op asm.OpCode, v uint64) bool {
 		return v == 0
 	case asm.LSh, asm.RSh, asm.ArSh:
 		return v >= bits
+	case asm.MovSX8, asm.MovSX16, asm.MovSX32:
+		return true
 	}
 	return false
 }
