@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,53 +162,48 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency counters among
-// them: none takes more than a millisecond of the poller's CPU time. Other work of the machine is
-// measured too, so one run in five has to hold.
+// No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency counters among them. The thread of the
+// poller spends at most a few times as long on any cycle as on one of the grown mirror. Other work of the machine is measured too,
+// so one run in five has to hold.
 func TestGrowthDelaysNoCycle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes every access a call")
 	}
-	const most = time.Millisecond
+	const most = 20
 	for range 5 {
-		longest := longestCycle(t)
-		t.Logf("the longest cycle took %v of CPU time", longest)
-		if longest <= most {
+		longest, ordinary := cyclesOfGrowth(t)
+		t.Logf("the longest cycle took %v of CPU time, an ordinary one %v", longest, ordinary)
+		if longest <= most*ordinary {
 			return
 		}
 	}
-	t.Errorf("no run in which every cycle took %v at most", most)
+	t.Errorf("no run in which every cycle took at most %d times as long as an ordinary one", most)
 }
 
-// longestCycle grows a mirror beside a poller, and returns the CPU time of its longest cycle.
-func longestCycle(t *testing.T) (longest time.Duration) {
+// cyclesOfGrowth grows a mirror beside a poller. It returns the CPU time of the poller's longest cycle meanwhile, and that of the
+// median of cycles after the growth.
+func cyclesOfGrowth(t *testing.T) (longest, ordinary time.Duration) {
 	path := mirrorPath(t)
 	w := mustCreate(t, Options{Path: path, History: -1, CoolDown: -1, HeartbeatPeriod: patience})
 	addN(t, w, SegmentLen, false)
+
 	var done atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		var b Block
-		for cycle := uint64(1); !done.Load(); cycle++ {
-			for i := range b {
-				b[i] = patterned(cycle)
-			}
-			begin := threadTime(t)
-			w.BeginCycle()
-			for n := range len(w.live) {
-				w.PublishBlock(n, &b)
-			}
-			for n, s := range *w.v.list.Load() {
-				for i := uint32(0); s.kind == kindRecords && i < 64; i++ {
-					w.PublishRecord(uint32(n)*SegmentLen+i, b[0])
-				}
-			}
-			w.EndCycle(Now())
-			longest = max(longest, threadTime(t)-begin)
+		n := uint64(1)
+		for ; !done.Load(); n++ {
+			longest = max(longest, timeOfCycle(t, w, n))
 			time.Sleep(100 * time.Microsecond)
 		}
+
+		var after [21]time.Duration
+		for i := range after {
+			after[i] = timeOfCycle(t, w, n+uint64(i))
+		}
+		slices.Sort(after[:])
+		ordinary = after[len(after)/2]
 	})
 	for i := range 15 * SegmentLen {
 		mustAdd(t, w, Entry{Name: fmt.Sprint("more", i), Latency: i%16 == 0})
@@ -217,7 +213,28 @@ func longestCycle(t *testing.T) (longest time.Duration) {
 	if c, l := w.Used(); c+l != 65536 {
 		t.Fatalf("%d and %d counters", c, l)
 	}
-	return longest
+	return longest, ordinary
+}
+
+// timeOfCycle publishes every block, and 64 records of each segment of records. It returns the CPU time of that.
+func timeOfCycle(t *testing.T, w *Writer, cycle uint64) time.Duration {
+	var b Block
+	for i := range b {
+		b[i] = patterned(cycle)
+	}
+
+	begin := threadTime(t)
+	w.BeginCycle()
+	for n := range len(w.live) {
+		w.PublishBlock(n, &b)
+	}
+	for n, s := range *w.v.list.Load() {
+		for i := uint32(0); s.kind == kindRecords && i < 64; i++ {
+			w.PublishRecord(uint32(n)*SegmentLen+i, b[0])
+		}
+	}
+	w.EndCycle(Now())
+	return threadTime(t) - begin
 }
 
 // After Reserve the mirror need not grow for those counters, even if slots cool down, and after a takeover.
