@@ -16,7 +16,7 @@ import (
 func TestOrdinaryPacketsOfOneFlowCallNoFunction(t *testing.T) {
 	need.BPF(t)
 	if v, err := features.LinuxVersionCode(); err != nil || v < 6<<16|10<<8 || runtime.GOARCH != "amd64" {
-		t.Skip("the program calls the kernel for the number of the CPU, except on x86-64 since Linux 6.10")
+		need.Missing(t, "kernel:6.10", "the program calls the kernel for the number of the CPU, except on x86-64 since Linux 6.10")
 	}
 	dp := openTest(t, Options{MaxRules: 1024})
 	mustAdd(t, dp, exact4(1, 2, 3, 4, mustCounter(t, dp, "a")))

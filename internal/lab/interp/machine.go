@@ -15,9 +15,6 @@ import (
 type Machine struct {
 	Memory Memory
 
-	// Helper returns the result of a call to the kernel. Without it, a call is an error.
-	Helper func(call asm.Instruction, args [5]uint64) (uint64, error)
-
 	insns  []asm.Instruction
 	byRaw  map[int]int       // index of an instruction, by its offset in words of 8 bytes
 	raw    []int             // and back
@@ -65,7 +62,7 @@ func New(insns asm.Instructions, values map[uint32][]byte) *Machine {
 }
 
 // Loaded returns a machine for a program in the kernel. It copies the program's arrays of one element, such as sections of data,
-// as they are now. The machine lacks all other maps.
+// as they are now. A per-CPU array of one element has the value 0. The machine lacks all other maps.
 func Loaded(p *ebpf.Program) (*Machine, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -77,30 +74,42 @@ func Loaded(p *ebpf.Program) (*Machine, error) {
 	}
 
 	values := map[uint32][]byte{}
+	perCPU := map[uint32]int{} // size of the value
 	ids, _ := info.MapIDs()
 	for _, id := range ids {
-		value, err := valueOf(id)
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return nil, fmt.Errorf("opening map %d: %w", id, err)
+		}
+		switch {
+		case m.MaxEntries() != 1:
+		case m.Type() == ebpf.PerCPUArray:
+			perCPU[uint32(id)] = int(m.ValueSize())
+		case m.Type() == ebpf.Array:
+			values[uint32(id)], err = m.LookupBytes(uint32(0))
+		}
+		m.Close()
 		if err != nil {
 			return nil, fmt.Errorf("reading map %d: %w", id, err)
 		}
-		if value != nil {
-			values[uint32(id)] = value
-		}
 	}
-	return New(insns, values), nil
+
+	machine := New(insns, values)
+	for id, size := range perCPU {
+		machine.addPerCPU(id, size)
+	}
+	return machine, nil
 }
 
-// valueOf returns the value of an array of one element, and nil for any other map.
-func valueOf(id ebpf.MapID) ([]byte, error) {
-	m, err := ebpf.NewMapFromID(id)
-	if err != nil {
-		return nil, err
+// addPerCPU adds a per-CPU array of one element. The kernel writes the lookup into the program: it loads the address of the value
+// from the struct bpf_array. Here every word of that struct is the address.
+func (m *Machine) addPerCPU(number uint32, size int) {
+	value := m.Memory.add(fmt.Sprintf("value of map %d", number), make([]byte, size), true)
+	array := make([]byte, 1024)
+	for i := 0; i < len(array); i += 8 {
+		binary.NativeEndian.PutUint64(array[i:], value)
 	}
-	defer m.Close()
-	if m.Type() != ebpf.Array || m.MaxEntries() != 1 {
-		return nil, nil
-	}
-	return m.LookupBytes(uint32(0))
+	m.values[number] = m.Memory.Map(fmt.Sprintf("struct bpf_array of map %d", number), array)
 }
 
 // Packet makes a frame the packet of the next runs of a program of XDP. It returns the address of their context, which is a struct
@@ -193,7 +202,7 @@ func (r *run) loadImmediate(ins *asm.Instruction) error {
 		r.reg[ins.Dst] = uint64(ins.Constant)
 		return nil
 	}
-	number, offset := uint32(ins.Constant), uint64(ins.Constant)>>32
+	number, offset := uint32(ins.Constant), uint64(ins.Constant)>>32 // 0 for the map itself
 	value, ok := r.values[number]
 	if !ok {
 		return fmt.Errorf("taking the address of map %d, which the machine lacks", number)
@@ -261,12 +270,21 @@ func (r *run) operand(ins *asm.Instruction) uint64 {
 // kernel puts it in the place of a call to bpf_get_smp_processor_id.
 const percpuMove = -1
 
+// ofThisCPU returns the address of this CPU for a per-CPU address. Of that, the machine has the values of arrays, and otherwise the
+// number of the CPU alone.
+func (r *run) ofThisCPU(addr uint64) uint64 {
+	if _, _, err := r.Memory.at(addr, 1); err == nil {
+		return addr
+	}
+	return r.cpu
+}
+
 func (r *run) compute(ins *asm.Instruction) error {
 	if ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.RegSource && ins.Offset != 0 {
 		if ins.Offset != percpuMove {
 			return errUnknown
 		}
-		r.reg[ins.Dst] = r.cpu
+		r.reg[ins.Dst] = r.ofThisCPU(r.reg[ins.Src])
 		return nil
 	}
 
@@ -292,18 +310,12 @@ func (r *run) jump(ins *asm.Instruction) (int, error) {
 	return r.target(int64(ins.Offset))
 }
 
-// call enters a function of the program, or asks Helper for the result of one of the kernel.
+// call enters a function of the program.
 func (r *run) call(ins *asm.Instruction) (int, error) {
 	r.counts.Calls++
 	if !ins.IsFunctionCall() {
-		if r.Helper == nil {
-			return 0, errors.New("calling the kernel: the machine has no helpers")
-		}
-		v, err := r.Helper(*ins, [5]uint64(r.reg[asm.R1:]))
-		r.reg[asm.R0] = v
-		return r.at + 1, err
+		return 0, errors.New("calling the kernel, which the machine lacks")
 	}
-
 	if len(r.callers) == frames-1 {
 		return 0, fmt.Errorf("calling a function: more than %d frames", frames)
 	}
