@@ -48,6 +48,9 @@ FAILURES ?=
 TIMES ?=
 TESTRUN = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") $(if $(FAILURES),-failures "$(FAILURES)") $(if $(TIMES),-times "$(TIMES)")
 GOTEST = $(TESTRUN) --
+# Both programs resolve names and users without libc. A lane with tags of its own repeats these, so that its packages are
+# compiled as those of the programs are.
+TAGS = netgo,osusergo
 # The packages of a lane share one software RDMA library.
 SOFT = .ci/soft "$(GO)"
 # More flags of go test for test-vm and test-releases: .ci/run gives -short.
@@ -76,7 +79,7 @@ CC_WORKS = cc=$$($(GO) env CC); have=1; \
 # The programs alone: all that make demo needs.
 programs:
 	@umask 022; cgo=$${CGO_ENABLED:-1}; $(CC_WORKS); [ $$have = 1 ] || cgo=0; \
-	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin
+	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=$(TAGS) -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin
 
 build: programs ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the software RDMA library
 	@umask 022; $(CC_WORKS); \
@@ -193,15 +196,14 @@ test-otel: build ## a collector of OpenTelemetry receives the values that flowta
 
 # The tests without cgo are those of arm64.
 test-cross: ## compile everything, tests included, for the other supported systems
-	CGO_ENABLED=0 $(GO) build ./...
-	$(GO) vet -tags vm ./internal/lab/vm/...
-	$(GO) vet -tags releases ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair
+	$(GO) vet -tags vm,$(TAGS) ./internal/lab/vm/...
+	$(GO) vet -tags releases,$(TAGS) ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 
 test-emulated: ## the tests of shm in their short form, compiled for arm64, under qemu-aarch64
 	@.ci/need qemu-aarch64
-	$(GOTEST) -count=1 -tags=emulated -run=TestAllTestsPassOnAnEmulatedArm64 -timeout=20m ./shm
+	$(GOTEST) -count=1 -tags=emulated,$(TAGS) -run=TestAllTestsPassOnAnEmulatedArm64 -timeout=20m ./shm
 
 # The kernel's words of the model are plain, as a packet's are: package model is not among them.
 test-race: ## the race detector over the packages that share memory between goroutines
@@ -214,12 +216,12 @@ test-stress: build ## the long forms: 1e9 torn reads, 1e7 tries of hostile users
 
 test-vm: ## boot kernels 6.1, 6.12 and Debian's newest under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and what programs do to packets
 	@.ci/need cc qemu-x86_64 xz
-	FLOWTALLY_REQUIRE=all $(GOTEST) -vet=off -count=1 -tags=vm $(LANE_FLAGS) -timeout=80m ./internal/lab/vm
+	FLOWTALLY_REQUIRE=all $(GOTEST) -vet=off -count=1 -tags=vm,$(TAGS) $(LANE_FLAGS) -timeout=80m ./internal/lab/vm
 
 test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor, demo (asks for root)
 	@.ci/need cc aarch64-cc rdma-headers
 	@ran=$$(mktemp -d); trap 'rm -rf "$$ran"' EXIT; \
-	releases() { $(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_RAN="$$ran/ran" $(GOTEST) -vet=off -count=1 -tags=releases $(LANE_FLAGS) -timeout=30m "$$@"; }; \
+	releases() { $(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_RAN="$$ran/ran" $(GOTEST) -vet=off -count=1 -tags=releases,$(TAGS) $(LANE_FLAGS) -timeout=30m "$$@"; }; \
 	releases -run='TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels' ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair; \
 	releases -run='^TestRan$$' ./internal/lab/rdmacore
 
@@ -238,7 +240,7 @@ lint: ## formatting, vet, and the repository's own rules
 # The program of the bench runs those of make build, which lie beside it. It is neither installed nor packaged.
 bench-program: build
 	@umask 022; cgo=$${CGO_ENABLED:-1}; $(CC_WORKS); [ $$have = 1 ] || cgo=0; \
-	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=netgo,osusergo -o $(BIN)/ ./internal/bench/flowtally-bench
+	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=$(TAGS) -o $(BIN)/ ./internal/bench/flowtally-bench
 
 bench: bench-program ## every figure as a ratio to a floor or a peer in the same run (asks for root); BENCH_ARGS="--row 'shm.*'"
 	@.ci/need cc pkg-config nft dpdk

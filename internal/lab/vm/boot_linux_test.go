@@ -225,8 +225,8 @@ func (b *boot) step(name, bin, tests string, env ...string) {
 	})
 }
 
-// onlyLong leaves a test to the long form: one on a kernel between the oldest and the newest that others of this package
-// run, or one that shows what programs other than ours do to a kernel.
+// onlyLong leaves a test to the long form: one on a newer kernel than the oldest, as the kernel of the host is new too, or
+// one that shows what programs other than ours do to a kernel.
 func onlyLong(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

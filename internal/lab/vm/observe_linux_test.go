@@ -19,7 +19,10 @@ var observeModules = []string{
 
 // No program of flowtally, in any mode, harms traffic that the kernel handles in other buffers than those
 // of plain packets, and the counts are exact.
-func TestTrafficIsUnharmedOnTheNewestKernel(t *testing.T) { observe(t, newest) }
+func TestTrafficIsUnharmedOnTheNewestKernel(t *testing.T) {
+	onlyLong(t)
+	observe(t, newest)
+}
 
 // TestTrafficIsUnharmedOnLinux61 has XDP alone.
 func TestTrafficIsUnharmedOnLinux61(t *testing.T) { observe(t, linux61) }
