@@ -147,7 +147,17 @@ const (
 )
 
 // scrape reads one response as Prometheus does, and leaves it compressed.
-func (e *exporter) scrape() error {
+func (e *exporter) scrape() error { return e.get(encoding, io.Discard) }
+
+// text returns one response that was not compressed.
+func (e *exporter) text() ([]byte, error) {
+	var b bytes.Buffer
+	err := e.get("identity", &b)
+	return b.Bytes(), err
+}
+
+// get copies one response to a writer.
+func (e *exporter) get(encoding string, to io.Writer) error {
 	r, err := http.NewRequest(http.MethodGet, "http://"+e.address+"/metrics", nil)
 	if err != nil {
 		return err
@@ -160,7 +170,7 @@ func (e *exporter) scrape() error {
 		return err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+	if _, err := io.Copy(to, response.Body); err != nil {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {

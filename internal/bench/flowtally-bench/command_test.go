@@ -35,7 +35,7 @@ var bounds = map[string]float64{
 	"xdp.classbench.acl.1k.rte": 1, "xdp.classbench.acl.10k.rte": 1, "xdp.classbench.fw.1k.rte": 1, "xdp.classbench.fw.10k.rte": 1, "xdp.classbench.ipc.1k.rte": 1, "xdp.classbench.ipc.10k.rte": 1,
 	"xdp.vs.nft.map": 1, "xdp.vs.nft.vmap": 1, "xdp.vs.nft.linear": 1, "veth.1k": 1, "xdp.update.10k": 2, "xdp.load.16k": 1,
 	"flow.add.64k": 2.0, "flow.remove.64k": 2.0, "flow.add.64k.grpc": 2.0, "flow.remove.64k.grpc": 2.0, "flow.add.64k.rdma": 2.0, "flow.remove.64k.rdma": 2.0, "flow.cli.64k": 2.0, "flow.memory.64k": 1.0,
-	"hooks.start.240": 0.6, "hooks.burst.240": 1.5, "hooks.idle.240": 0.5, "hooks.stop.240": 2.0,
+	"hooks.start.240": 0.6, "hooks.burst.240": 1.5, "hooks.idle.240": 0.5, "hooks.stop.240": 2.0, "export.scrape.4k": 3.0,
 }
 
 // line runs a command line.
