@@ -27,7 +27,7 @@ const schemaFile = "testdata/schema.json"
 
 // bounds are the required bounds of the rows.
 var bounds = map[string]float64{
-	"shm.read": 2.2, "shm.read.c": 2.0, "shm.read.busy": 1.2, "shm.snapshot.16k": 1.3, "shm.snapshot.256k": 1.15, "shm.publish": 2.0, "shm.visible": 1.6, "shm.wait": 1.3, "shm.wait.crowd": 1.05, "shm.wait.member": 1.05, "shm.wait.idle": 1.0, "shm.wait.idle.busy": 1.0,
+	"shm.read": 2.2, "shm.read.c": 2.0, "shm.read.busy": 1.2, "shm.snapshot.16k": 1.3, "shm.snapshot.256k": 1.15, "shm.publish": 2.0, "shm.visible": 1.6, "shm.wait": 1.3, "shm.wait.crowd": 1.05, "shm.wait.member": 1.05, "shm.wait.idle": 1.2, "shm.wait.idle.busy": 2.0,
 	"xdp.hand.match": 1.5, "xdp.hand.miss": 1.5, "xdp.hand.arp": 1.5,
 	"xdp.one": 1.3, "xdp.exact.64k.hot": 0.5, "xdp.exact.64k.spread": 0.4, "xdp.smp": 1.1, "live.read": 2.0, "wire.live": 3.0, "wire.mirror": 2.0, "poll.xdp.4k": 1.5, "poll.cold.10k": 1.5, "poll.cold.64k": 2.4, "poll.cpus.64": 4, "poll.cpus.64.spread": 4, "poll.idle.0": 0.1, "poll.idle.10k": 0.5,
 	"xdp.masked.1k.hot": 1.8, "xdp.masked.1k.spread": 7.5, "xdp.masked.16k.spread": 12, "xdp.ranges.1k.spread": 1.3, "xdp.nonip.24": 1.3, "xdp.otherip.1": 1.3,

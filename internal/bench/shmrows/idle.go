@@ -8,19 +8,16 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Waking may cost this share of a core while no reader sleeps.
-const idleShare = 0.01
-
 // openIdle: the CPU time of the process for poll cycles 10 ms apart, of a writer that wakes
-// and of one that has no page to wake on and burns 1 % of a core instead.
+// and of one that has no page, after whose cycles the bench makes a bare futex wake.
 func openIdle(context.Context, bench.Env) (*bench.Sides, error) {
-	return idleSides(5, func(w *shm.Writer, burn bool) bench.Side {
+	return idleSides(5, func(w *shm.Writer, wake func(uint64)) bench.Side {
 		cycle := idleCycle(w)
 		return bench.Timed(bench.ProcessCPU, func(n int) {
 			paced(func() {
 				cycle()
-				if burn {
-					spin(shm.Now() + int64(idleShare*float64(cyclePeriod)))
+				if wake != nil {
+					wake(1)
 				}
 			}, n)
 		})
@@ -29,14 +26,14 @@ func openIdle(context.Context, bench.Env) (*bench.Sides, error) {
 
 const (
 	busyPeriod = 10 * time.Microsecond // between the cycles of a busy poller here
+	busyWakes  = 10                    // one cycle in so many wakes: a writer wakes once in 100 µs
 	preempted  = 10 * time.Microsecond // no end of a cycle takes so long without a sleeper
 )
 
 // openIdleBusy: cycles without a pause. The cost of their ends, and of other threads of the
-// process meanwhile, against the same of a writer without a page and 1 % of the time that
-// passes.
+// process meanwhile, against the same of a writer without a page and as many bare futex wakes.
 func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
-	return idleSides(8000, func(w *shm.Writer, burn bool) bench.Side {
+	return idleSides(8000, func(w *shm.Writer, wake func(uint64)) bench.Side {
 		return func(_ context.Context, n int) (float64, error) {
 			before, err := bench.OthersCPU()
 			if err != nil {
@@ -49,28 +46,24 @@ func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
 				w.BeginCycle()
 				now := shm.Now()
 				w.EndCycle(now)
+				if wake != nil && i%busyWakes == 0 {
+					wake(1)
+				}
 				if took := shm.Now() - now; took < int64(preempted) {
 					ends += took
 				}
 				spin(start + int64(i+1)*int64(busyPeriod))
 			}
-			passed := shm.Now() - start
 
 			after, err := bench.OthersCPU()
-			if err != nil {
-				return 0, err
-			}
-			cost := float64(ends + after - before)
-			if burn {
-				cost += idleShare * float64(passed)
-			}
-			return cost / float64(n), nil
+			return float64(ends+after-before) / float64(n), err
 		}
 	})
 }
 
-// idleSides are cycles of a writer that wakes, without a sleeper, and of a writer that does not wake.
-func idleSides(n int, side func(w *shm.Writer, burn bool) bench.Side) (*bench.Sides, error) {
+// idleSides are cycles of a writer that wakes, without a sleeper, and of a writer without a page. For the second, side
+// gets a function that makes a bare futex wake, on a word on which nobody sleeps either.
+func idleSides(n int, side func(w *shm.Writer, wake func(uint64)) bench.Side) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		waking, err := newMirrorFor(open, shm.BlockLen, 0, 0)
 		if err != nil {
@@ -80,9 +73,13 @@ func idleSides(n int, side func(w *shm.Writer, burn bool) bench.Side) (*bench.Si
 		if err != nil {
 			return nil, err
 		}
+		word, err := newSharedWord(open)
+		if err != nil {
+			return nil, err
+		}
 		return &bench.Sides{
-			Ours:      side(waking.w, false),
-			Ref:       side(alone.w, true),
+			Ours:      side(waking.w, nil),
+			Ref:       side(alone.w, word.wake),
 			N:         n,
 			MaxSpread: 0.25,
 		}, nil
