@@ -3,6 +3,7 @@ package flowrows
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/flowtally/flowtally/internal/bench"
 )
@@ -28,6 +29,7 @@ type site struct {
 type pair struct {
 	few, many *subject
 	memory    float64 // bytes per flow of running instances, measured before any row changes the instances
+	held      float64 // bytes per flow of a slice and a map in this process
 	err       error
 }
 
@@ -51,6 +53,7 @@ func (s *site) make(ctx context.Context, k kind) error {
 	}
 	if p.err == nil && k == running {
 		p.memory, p.err = p.perFlow(ctx)
+		p.held = held(many - few)
 	}
 	if p.err != nil {
 		p.err = fmt.Errorf("starting the instances to measure on: %w", p.err)
@@ -70,14 +73,35 @@ func (p pair) perFlow(ctx context.Context) (float64, error) {
 	return float64(most-least) / (many - few), err
 }
 
-// memory compares the memory of a flow with the limit.
+// held is the memory that each of n flows takes in a slice, with its name in a map.
+func held(n int) float64 {
+	live := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+
+	before := live()
+	list := flows(n)
+	index := make(map[string]int, n)
+	for i := range list {
+		index[list[i].Name] = i
+	}
+	after := live()
+	runtime.KeepAlive(list)
+	runtime.KeepAlive(index)
+	return float64(after-before) / float64(n)
+}
+
+// memory compares the memory of a flow in both processes with what one flow takes by itself.
 func memory(p pair) (*bench.Sides, error) {
 	is := func(bytes float64) bench.Side {
 		return func(context.Context, int) (float64, error) { return bytes, nil }
 	}
 	return &bench.Sides{
 		Ours: is(p.memory),
-		Ref:  is(perFlow),
+		Ref:  is(p.held),
 		N:    1,
 	}, nil
 }

@@ -33,8 +33,8 @@ var bounds = map[string]float64{
 	"xdp.masked.1k.hot": 1.8, "xdp.masked.1k.spread": 7.5, "xdp.masked.16k.spread": 12, "xdp.ranges.1k.spread": 1.3, "xdp.nonip.24": 1.3, "xdp.otherip.1": 1.3,
 	"xdp.classbench.acl.1k": 0.1, "xdp.classbench.acl.10k": 0.1, "xdp.classbench.fw.1k": 0.1, "xdp.classbench.fw.10k": 0.1, "xdp.classbench.ipc.1k": 0.1, "xdp.classbench.ipc.10k": 0.1,
 	"xdp.classbench.acl.1k.rte": 1, "xdp.classbench.acl.10k.rte": 1, "xdp.classbench.fw.1k.rte": 1, "xdp.classbench.fw.10k.rte": 1, "xdp.classbench.ipc.1k.rte": 1, "xdp.classbench.ipc.10k.rte": 1,
-	"xdp.vs.nft.map": 1, "xdp.vs.nft.vmap": 1, "xdp.vs.nft.linear": 1, "veth.1k": 1, "xdp.update.10k": 2, "xdp.load.16k": 1,
-	"flow.add.64k": 2.0, "flow.remove.64k": 2.0, "flow.add.64k.grpc": 2.0, "flow.remove.64k.grpc": 2.0, "flow.add.64k.rdma": 2.0, "flow.remove.64k.rdma": 2.0, "flow.cli.64k": 2.0, "flow.memory.64k": 1.0,
+	"xdp.vs.nft.map": 1, "xdp.vs.nft.vmap": 1, "xdp.vs.nft.linear": 1, "veth.1k": 1, "xdp.update.10k": 2, "xdp.load.16k": 16,
+	"flow.add.64k": 2.0, "flow.remove.64k": 2.0, "flow.add.64k.grpc": 2.0, "flow.remove.64k.grpc": 2.0, "flow.add.64k.rdma": 2.0, "flow.remove.64k.rdma": 2.0, "flow.cli.64k": 2.0, "flow.memory.64k": 8.0,
 	"hooks.start.240": 0.6, "hooks.burst.240": 1.5, "hooks.idle.240": 0.5, "hooks.stop.240": 2.0, "export.scrape.4k": 3.0,
 }
 

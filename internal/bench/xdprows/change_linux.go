@@ -2,9 +2,12 @@ package xdprows
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -87,31 +90,83 @@ func attach(open *bench.Closers, rs *xdp.Datapath) error {
 	})
 }
 
-// openLoad loads n rules from nothing, until they decide the packets of a veth, against a second.
+// openLoad loads n rules from nothing, until they decide the packets of a veth, against a load of one rule and the peer's
+// tables of the others.
 func openLoad(n, masks int) opener {
 	return func(context.Context, bench.Env) (*bench.Sides, error) {
 		rules := classbench.Masked(n, masks, seed)
-		ours := func(context.Context, int) (_ float64, err error) {
-			var open bench.Closers
-			defer func() { err = errors.Join(err, open.Close()) }()
-			start := time.Now()
-			rs, _, err := install(rules)
-			if err != nil {
-				return 0, err
-			}
-			open.Add(rs.Destroy)
-			if err := attach(&open, rs); err != nil {
-				return 0, err
-			}
-			return float64(time.Since(start).Nanoseconds()), nil
-		}
-		second := func(context.Context, int) (float64, error) { return float64(time.Second.Nanoseconds()), nil }
 		return &bench.Sides{
-			Ours:      ours,
-			Ref:       second,
+			Ours: func(context.Context, int) (float64, error) { return load(rules, nil) },
+			Ref: func(context.Context, int) (float64, error) {
+				return load(rules[:1], func(open *bench.Closers) error { return loadHashes(open, rules) })
+			},
 			N:         1,
 			Paced:     true,
 			MaxSpread: 0.5,
 		}, nil
 	}
+}
+
+// load takes the CPU time of the process from nothing until rules decide the packets of a veth, and until beside, unless nil, has loaded
+// what it loads.
+func load(rules []classbench.Rule, beside func(*bench.Closers) error) (ns float64, err error) {
+	var open bench.Closers
+	defer func() { err = errors.Join(err, open.Close()) }()
+
+	before, err := bench.ProcessCPU()
+	if err != nil {
+		return 0, err
+	}
+	rs, _, err := install(rules)
+	if err != nil {
+		return 0, err
+	}
+	open.Add(rs.Destroy)
+	if err := attach(&open, rs); err != nil {
+		return 0, err
+	}
+	if beside != nil {
+		if err := beside(&open); err != nil {
+			return 0, err
+		}
+	}
+	after, err := bench.ProcessCPU()
+	return float64(after - before), err
+}
+
+// loadHashes loads rules as a program would that searches one hash for each mask: for each mask it makes a BPF hash,
+// and gives it the rules in one batch.
+func loadHashes(open *bench.Closers, rules []classbench.Rule) error {
+	type rows struct {
+		keys   []xdp.Key
+		values []uint64 // the counter and the order
+	}
+	byMask := make(map[xdp.Key]*rows)
+	for i := range rules {
+		r := translate(&rules[i], i, uint32(i))
+		of := byMask[r.Mask]
+		if of == nil {
+			of = new(rows)
+			byMask[r.Mask] = of
+		}
+		of.keys = append(of.keys, r.Key)
+		of.values = append(of.values, uint64(r.Order)<<32|uint64(r.Counter))
+	}
+
+	for _, of := range byMask {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{
+			Type:       ebpf.Hash,
+			KeySize:    uint32(binary.Size(of.keys[0])),
+			ValueSize:  8,
+			MaxEntries: uint32(len(of.keys)),
+		})
+		if err != nil {
+			return fmt.Errorf("making the hash of a mask: %w", err)
+		}
+		open.Add(m.Close)
+		if _, err := m.BatchUpdate(of.keys, of.values, nil); err != nil {
+			return fmt.Errorf("filling the hash of a mask with %d rules: %w", len(of.keys), err)
+		}
+	}
+	return nil
 }
