@@ -26,6 +26,8 @@
 //     empty program, against a linear matcher in BPF: 32 bytes a rule, the first match ends it.
 //   - xdp.classbench.F.N.rte: the same cost against DPDK's rte_acl, one packet at a time, which only
 //     classifies (src/acl.c, compiled when the row is prepared; --peers).
+//   - xdp.vs.lpm.N: destination prefixes, the longest of which counts a packet, against the kernel's LPM trie and a per-CPU
+//     array (bpf/lpm.bpf.c), both above the empty program. Opening the row compares the counts of each prefix.
 //   - xdp.worst.*: the packet that costs most of those that a search finds, over ordinary sets, ClassBench's and sets that
 //     somebody chose to make the classifier slow; the whole program against an empty one. xdp.worst.ipv6.extensions: eight
 //     extension headers, against none.

@@ -45,6 +45,12 @@ func ofMasks(n, masks int) input {
 	return input{rules, classbench.Points(rules, tracePackets, seed)}
 }
 
+// ofPrefixes is a set of n destination prefixes.
+func ofPrefixes(n int) input {
+	rules := classbench.Prefixes(n, seed)
+	return input{rules, classbench.Points(rules, tracePackets, seed)}
+}
+
 // Rows returns the rows of the packet path. They hold no resource until opened.
 func Rows() []bench.Row {
 	return append(exactRows(), generatedRows()...)
@@ -156,6 +162,16 @@ func generatedRows() []bench.Row {
 				Time:     time.Minute,
 			}, func() input { return ofFamily(f, n) }))
 		}
+	}
+	for _, n := range []int{1000, 16_000} {
+		rows = append(rows, bench.Row{
+			Name:     fmt.Sprintf("xdp.vs.lpm.%dk", n/1000),
+			Ref:      "BPF_MAP_TYPE_LPM_TRIE and per-CPU array, above empty" + seeded,
+			Bound:    1,
+			Unit:     above,
+			Openings: 3,
+			Open:     openLPM(n),
+		})
 	}
 	rows = append(rows, worstRows(seeded)...)
 	rows = append(rows,

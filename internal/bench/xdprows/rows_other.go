@@ -21,6 +21,7 @@ func openLinear(func() input) opener     { return unsupported }
 func openUpdate(int, int, int) opener    { return unsupported }
 func openLoad(int, int) opener           { return unsupported }
 func openHand([]byte) opener             { return unsupported }
+func openLPM(int) opener                 { return unsupported }
 func openOther(int, int, []byte) opener  { return unsupported }
 
 func aclRow(row bench.Row, _ func() input) bench.Row {

@@ -18,6 +18,7 @@ const (
 	traceOurs = iota
 	traceEmpty
 	traceLinear
+	traceLPM
 )
 
 // set is a generated rule set in the kernel, and a trace.
@@ -141,8 +142,8 @@ func (s *set) loadTrace(packets []classbench.Packet) error {
 		traceLinear: s.trace.Programs["trace_linear"],
 	}
 	for i, p := range behind {
-		if err := s.trace.Maps["trace_next"].Put(uint32(i), p); err != nil {
-			return fmt.Errorf("putting a program behind the trace: %w", err)
+		if err := s.putBehind(i, p); err != nil {
+			return err
 		}
 	}
 
@@ -154,6 +155,14 @@ func (s *set) loadTrace(packets []classbench.Packet) error {
 	}
 	if _, err := s.trace.Maps["trace_packets"].BatchUpdate(keys, values, nil); err != nil {
 		return fmt.Errorf("filling the trace: %w", err)
+	}
+	return nil
+}
+
+// putBehind has one of the programs that make packets of the trace jump to p.
+func (s *set) putBehind(which int, p *ebpf.Program) error {
+	if err := s.trace.Maps["trace_next"].Put(uint32(which), p); err != nil {
+		return fmt.Errorf("putting a program behind the trace: %w", err)
 	}
 	return nil
 }

@@ -64,3 +64,42 @@ func linearCount(t *testing.T, c *ebpf.Collection, rule uint32) (sum uint64) {
 	}
 	return sum
 }
+
+// Over a trace, the LPM trie counts each prefix's packets as often as the prefix is the longest that matches. The rows
+// compare it with the classifier when they are opened.
+func TestLPMTrieCountsForTheLongestPrefixThatMatches(t *testing.T) {
+	need.BPF(t)
+	in := ofPrefixes(300)
+	s, err := newSet(in.rules, in.packets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	trie, err := newLPM(in.rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trie.close()
+	if err := s.putBehind(traceLPM, trie.coll.Programs["lpm"]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.agreeWith(t.Context(), trie); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := trie.counts(len(in.rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]xdp.Pair, len(in.rules))
+	for _, p := range in.packets {
+		longest := &want[classbench.First(in.rules, p)]
+		longest.Packets++
+		longest.Bytes += classbench.FrameLen
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("prefix %+v: counted %+v, want %+v", in.rules[i].Dst, got[i], want[i])
+		}
+	}
+}

@@ -53,6 +53,7 @@ const (
 	traceProgTrace0      = "trace_0"
 	traceProgTrace1      = "trace_1"
 	traceProgTrace2      = "trace_2"
+	traceProgTrace3      = "trace_3"
 	traceProgTraceEmpty  = "trace_empty"
 	traceProgTraceLinear = "trace_linear"
 	traceVarLinearChunks = "linear_chunks"
@@ -104,6 +105,7 @@ type traceProgramSpecs struct {
 	Trace0      *ebpf.ProgramSpec `ebpf:"trace_0"`
 	Trace1      *ebpf.ProgramSpec `ebpf:"trace_1"`
 	Trace2      *ebpf.ProgramSpec `ebpf:"trace_2"`
+	Trace3      *ebpf.ProgramSpec `ebpf:"trace_3"`
 	TraceEmpty  *ebpf.ProgramSpec `ebpf:"trace_empty"`
 	TraceLinear *ebpf.ProgramSpec `ebpf:"trace_linear"`
 }
@@ -176,6 +178,7 @@ type tracePrograms struct {
 	Trace0      *ebpf.Program `ebpf:"trace_0"`
 	Trace1      *ebpf.Program `ebpf:"trace_1"`
 	Trace2      *ebpf.Program `ebpf:"trace_2"`
+	Trace3      *ebpf.Program `ebpf:"trace_3"`
 	TraceEmpty  *ebpf.Program `ebpf:"trace_empty"`
 	TraceLinear *ebpf.Program `ebpf:"trace_linear"`
 }
@@ -185,6 +188,7 @@ func (p *tracePrograms) Close() error {
 		p.Trace0,
 		p.Trace1,
 		p.Trace2,
+		p.Trace3,
 		p.TraceEmpty,
 		p.TraceLinear,
 	)

@@ -16,6 +16,7 @@ func sets(n int, seed uint64) map[string][]classbench.Rule {
 	all := map[string][]classbench.Rule{
 		"masked 24": classbench.Masked(n, 24, seed), "masked 200": classbench.Masked(n, min(n, 200), seed),
 		"masked 4096": classbench.Masked(n, min(n, 4096), seed), "ranges": classbench.Ranges(n, seed),
+		"prefixes": classbench.Prefixes(n, seed),
 	}
 	for _, f := range classbench.Families() {
 		all[f.String()] = classbench.Generate(f, n, seed)
@@ -36,6 +37,7 @@ func TestASeedNamesOneSetAndOneTrace(t *testing.T) {
 		"ipc":       "5ce7a432a7bf639a ed60bfb3195a41d9 d342887ad09ed685",
 		"masked 24": "7a5887c1b15dd753 fbf47faa66305205 c3ba53ee5ae68da1", "masked 200": "51f00c2957d2bb99 2740ae058c3b4809 f36db6ad266033ef",
 		"masked 4096": "ebd99b6301c9b0fa 068d366a47881f14 5f0af455c1ae392e", "ranges": "24d11ada1dbd1c84 5accb6fa4cfa2b51 4ef2603bda53098e",
+		"prefixes": "59183da98d1cc851 a3a04683a3e10abc 00c88963ff3c9590",
 	}
 	for name, rules := range sets(300, 7) {
 		got := sum(rules) + " " + sum(classbench.Trace(rules, 500, classbench.Locality{Shape: 1, Scale: 1}, 7)) + " " + sum(classbench.Points(rules, 500, 7))

@@ -8,8 +8,8 @@
 // The distributions are this package's own (families.go). They have the form of the paper's parameter
 // files, and the features that the paper reports of the real sets; they are not those files.
 //
-// [Masked] and [Ranges] make plainer sets, of a given number of masks or with random ranges of ports, and
-// [Points] makes packets that lie anywhere in the rules.
+// [Masked] and [Ranges] make plainer sets, of a given number of masks or with random ranges of ports, [Prefixes] makes
+// the prefixes of a routing table, and [Points] makes packets that lie anywhere in the rules.
 //
 // The place of a rule in its set is its priority: the first rule that matches a packet decides it. Every
 // function returns the same result for the same arguments, on every machine. The package keeps no state.

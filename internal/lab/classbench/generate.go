@@ -15,6 +15,7 @@ const (
 	ofRanges
 	ofFewBits
 	ofSixBits
+	ofPrefixes
 )
 
 // Generate returns n distinct filters of a family, the most specific first, as the paper orders them: no

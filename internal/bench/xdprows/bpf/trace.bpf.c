@@ -60,6 +60,7 @@ __u32 trace_at[4] SEC(".data.trace");
 TRACE(0)
 TRACE(1)
 TRACE(2)
+TRACE(3)
 
 SEC("xdp.frags")
 int trace_empty(struct xdp_md *ctx)
