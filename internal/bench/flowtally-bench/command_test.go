@@ -95,6 +95,10 @@ var bounds = map[string]float64{
 	"export.scrape.4k":           3.0,
 	"xdp.vs.lpm.1k":              1,
 	"xdp.vs.lpm.16k":             1,
+	"xdp.vs.nft.concat":          1,
+	"xdp.vs.nft.set":             1,
+	"veth.1k.concat":             1,
+	"veth.1k.set":                1,
 }
 
 // line runs a command line.

@@ -2,13 +2,15 @@ package vethrows
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// The ports of the flows (bpf/send.bpf.c).
+// The ports of the flows (bpf/send.bpf.c), and the address that sends to them.
 const (
 	firstPort = 1000
 	ports     = 1000
+	source    = "10.0.0.1"
 )
 
 // ruleset makes the text of a table for nft of the ingress hook of an interface, for n ports. verdict is "drop" or "accept".
@@ -21,6 +23,19 @@ func one(ifname, verdict string, _ int) string { return table(ifname, "", verdic
 func counterMap(ifname, verdict string, n int) string {
 	names := elements(n, func(p int) string { return fmt.Sprintf(`"c%d"`, p) })
 	return table(ifname, counters(n), "counter name udp dport map "+names+"\n"+verdict)
+}
+
+// concatMap has the counters in a named map from the source address and the port.
+func concatMap(ifname, verdict string, n int) string {
+	keys := list(n, func(p int) string { return fmt.Sprintf(`%s . %d : "c%d"`, source, p, p) })
+	m := "map flows { type ipv4_addr . inet_service : counter; elements = " + keys + "; }\n"
+	return table(ifname, counters(n)+m, "counter name ip saddr . udp dport map @flows\n"+verdict)
+}
+
+// counterSet has a counter in each element of a set of ports.
+func counterSet(ifname, verdict string, n int) string {
+	set := "set flows { type inet_service; counter; elements = " + list(n, strconv.Itoa) + "; }\n"
+	return table(ifname, set, "udp dport @flows "+verdict)
 }
 
 // verdictMap has a chain for each port, with its counter.
@@ -62,9 +77,14 @@ func counters(n int) string {
 }
 
 func elements(n int, value func(port int) string) string {
-	list := make([]string, n)
-	for p := range n {
-		list[p] = fmt.Sprintf("%d : %s", firstPort+p, value(firstPort+p))
+	return list(n, func(p int) string { return fmt.Sprintf("%d : %s", p, value(p)) })
+}
+
+// list has an element for each port.
+func list(n int, element func(port int) string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = element(firstPort + i)
 	}
-	return "{ " + strings.Join(list, ", ") + " }"
+	return "{ " + strings.Join(all, ", ") + " }"
 }

@@ -23,6 +23,14 @@ func opened(sides func(*site) (*bench.Sides, error)) opener {
 	}
 }
 
+// match returns the rule of a port that looks at the fields of k.
+func (k key) match() func(port int) xdp.Rule {
+	if k == bySource {
+		return ofSource
+	}
+	return ofPort
+}
+
 // packets of a side in one round: the difference between 1,000 flows and one is a fiftieth of the way of a packet over
 // a veth.
 const packets = 1 << 16
@@ -46,9 +54,9 @@ func above(side, base bench.Side) bench.Side {
 
 // openDrop compares flows that drop with a table that drops, over by times fewer packets. Each side is above its own
 // hook with one rule, or a program, that drops every packet.
-func openDrop(rules ruleset, by int) opener {
+func openDrop(rules ruleset, key key, by int) opener {
 	return opened(func(s *site) (*bench.Sides, error) {
-		ours, counted, err := s.flows(true, xdp.ModeNative)
+		ours, counted, err := s.flows(key.match(), true, xdp.ModeNative)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +64,7 @@ func openDrop(rules ruleset, by int) opener {
 		if err != nil {
 			return nil, err
 		}
-		theirs, err := s.nft(rules, "drop", ports)
+		theirs, err := s.counting(rules, "drop")
 		if err != nil {
 			return nil, err
 		}
@@ -94,13 +102,13 @@ func openPoint(rules ruleset, n, by int) opener {
 }
 
 // openCount compares flows that count with a table that counts, above no hook.
-func openCount() opener {
+func openCount(rules ruleset, key key) opener {
 	return opened(func(s *site) (*bench.Sides, error) {
-		ours, counted, err := s.flows(false, xdp.ModeAuto)
+		ours, counted, err := s.flows(key.match(), false, xdp.ModeAuto)
 		if err != nil {
 			return nil, err
 		}
-		theirs, err := s.nft(counterMap, "accept", ports)
+		theirs, err := s.counting(rules, "accept")
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ func Rows() []bench.Row {
 	row := func(name, ref, above string, open opener) bench.Row {
 		return bench.Row{
 			Name:     name,
-			Ref:      "nftables: 1,000 named counters, " + ref,
+			Ref:      "nftables: 1,000 counters, " + ref,
 			Bound:    1,
 			Unit:     unit + " above " + above,
 			Full:     true,
@@ -26,13 +26,29 @@ func Rows() []bench.Row {
 		}
 	}
 	const one = "a one-rule drop"
+	const none = "no hook"
+	const inMap = "named, in a map"
+	const inConcat = "named, in a map from source address and port"
+	const inSet = "in the elements of a set"
 	return []bench.Row{
-		row("xdp.vs.nft.map", "in a map", one, openDrop(counterMap, 1)),
-		row("xdp.vs.nft.vmap", "behind a verdict map", one, openDrop(verdictMap, 1)),
-		row("xdp.vs.nft.linear", "one rule after the other", one, openDrop(linear, 32)),
-		row("veth.1k", "in a map", "no hook", openCount()),
+		row("xdp.vs.nft.map", inMap, one, openDrop(counterMap, byPort, 1)),
+		row("xdp.vs.nft.concat", inConcat, one, openDrop(concatMap, bySource, 1)),
+		row("xdp.vs.nft.set", inSet, one, openDrop(counterSet, byPort, 1)),
+		row("xdp.vs.nft.vmap", "named, behind a verdict map", one, openDrop(verdictMap, byPort, 1)),
+		row("xdp.vs.nft.linear", "named, one rule after the other", one, openDrop(linear, byPort, 32)),
+		row("veth.1k", inMap, none, openCount(counterMap, byPort)),
+		row("veth.1k.concat", inConcat, none, openCount(concatMap, bySource)),
+		row("veth.1k.set", inSet, none, openCount(counterSet, byPort)),
 	}
 }
+
+// key says which fields of a packet the flows look at.
+type key int
+
+const (
+	byPort   key = iota // the destination port
+	bySource            // the source address and the destination port
+)
 
 // Points returns the points of the plot that nftables gives, for its panel over rules: rules of one port, one after the
 // other, and a map from the port.

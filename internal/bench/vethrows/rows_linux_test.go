@@ -1,7 +1,6 @@
 package vethrows
 
 import (
-	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,14 +15,22 @@ import (
 func TestFlowsCountEachPacketOnce(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
-	for name, mode := range map[string]xdp.Mode{"native": xdp.ModeNative, "auto": xdp.ModeAuto} {
+	type hook struct {
+		mode xdp.Mode
+		key  key
+	}
+	for name, h := range map[string]hook{
+		"native":           {xdp.ModeNative, byPort},
+		"auto":             {xdp.ModeAuto, byPort},
+		"native by source": {xdp.ModeNative, bySource},
+	} {
 		for _, drop := range []bool{false, true} {
 			var open bench.Closers
 			s, err := newSite(&open)
 			if err != nil {
 				t.Fatal(err)
 			}
-			side, counted, err := s.flows(drop, mode)
+			side, counted, err := s.flows(h.key.match(), drop, h.mode)
 			if err == nil {
 				err = onThread(func() error { _, err := exact(side, counted)(t.Context(), 3*ports); return err })
 			}
@@ -50,36 +57,51 @@ func TestNFTCountsEachPacketByItsPort(t *testing.T) {
 		t.Log(err) // make bench installs it
 		return
 	}
-	for name, rules := range map[string]ruleset{"map": counterMap, "vmap": verdictMap, "linear": linear} {
+	tables := map[string]ruleset{
+		"map":    counterMap,
+		"concat": concatMap,
+		"set":    counterSet,
+		"vmap":   verdictMap,
+		"linear": linear,
+	}
+	for name, rules := range tables {
 		for _, verdict := range []string{"drop", "accept"} {
 			var open bench.Closers
 			s, err := newSite(&open)
 			if err != nil {
 				t.Fatal(err)
 			}
-			side, err := s.nft(rules, verdict, ports)
-			if err == nil {
-				err = onThread(func() error { _, err := side(t.Context(), 2*ports); return err })
-			}
+			err = onThread(func() error { _, err := s.counting(rules, verdict); return err })
 			if err != nil {
-				t.Fatalf("%s, %s: %v", name, verdict, err)
-			}
-			counts, err := s.nftCounts()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(counts) != ports {
-				t.Errorf("%s, %s: %d counters", name, verdict, len(counts))
-			}
-			for _, n := range counts {
-				if n != 2 {
-					t.Fatalf("%s, %s: a counter has %d packets of 2", name, verdict, n)
-				}
+				t.Errorf("%s, %s: %v", name, verdict, err)
 			}
 			if err := open.Close(); err != nil {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// A table that counts some ports only is refused before a time is taken.
+func TestNFTThatMissesPacketsIsRefused(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Log(err) // make bench installs it
+		return
+	}
+	missing := func(ifname, verdict string, n int) string {
+		return table(ifname, counters(n), `udp dport 1000-1998 counter name "c1000"`+"\n"+verdict)
+	}
+	var open bench.Closers
+	defer open.Close()
+	s, err := newSite(&open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = onThread(func() error { _, err := s.counting(missing, "drop"); return err })
+	if err == nil || !strings.Contains(err.Error(), "2 were sent to each port") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -93,20 +115,4 @@ func onThread(f func() error) (err error) {
 		return perr
 	}
 	return err
-}
-
-// nftCounts lists the packets of the named counters.
-func (s *site) nftCounts() (counts []int, err error) {
-	var out []byte
-	err = s.ns.Do(func() (err error) {
-		out, err = exec.Command("nft", "list", "counters").Output()
-		return err
-	})
-	for line := range strings.Lines(string(out)) {
-		var packets, bytes int
-		if n, _ := fmt.Sscanf(strings.TrimSpace(line), "packets %d bytes %d", &packets, &bytes); n == 2 {
-			counts = append(counts, packets)
-		}
-	}
-	return counts, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"strings"
 
@@ -57,6 +58,52 @@ func (s *site) pair() (near, far *lab.End, err error) {
 	return p.A, p.B, nil
 }
 
+// counting puts a table that counts each port on the ingress hook of a new pair. It sends packets, and compares what
+// the table has counted. A site has one such table.
+func (s *site) counting(rules ruleset, verdict string) (bench.Side, error) {
+	side, err := s.nft(rules, verdict, ports)
+	if err != nil {
+		return nil, err
+	}
+	const each = 2
+	if _, err := side(context.Background(), each*ports); err != nil {
+		return nil, err
+	}
+
+	counts, err := s.nftCounts()
+	if err != nil {
+		return nil, err
+	}
+	if len(counts) != ports {
+		return nil, fmt.Errorf("nftables has %d counters for %d ports", len(counts), ports)
+	}
+	for _, n := range counts {
+		if n != each {
+			return nil, fmt.Errorf("a counter of nftables has %d packets, %d were sent to each port", n, each)
+		}
+	}
+	return side, nil
+}
+
+// nftCounts lists the packets of the counters of all tables.
+func (s *site) nftCounts() (counts []int, err error) {
+	var out []byte
+	err = s.ns.Do(func() (err error) {
+		out, err = exec.Command("nft", "list", "ruleset").Output()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("nft list ruleset: %w", err)
+	}
+	for _, after := range strings.Split(string(out), "packets ")[1:] {
+		var packets, bytes int
+		if n, _ := fmt.Sscanf(after, "%d bytes %d", &packets, &bytes); n == 2 {
+			counts = append(counts, packets)
+		}
+	}
+	return counts, nil
+}
+
 // nft puts a table on the ingress hook of a new pair.
 func (s *site) nft(rules ruleset, verdict string, n int) (bench.Side, error) {
 	program, err := exec.LookPath("nft")
@@ -103,7 +150,7 @@ func (s *site) dropAll() (bench.Side, error) {
 }
 
 // flows attaches a flow for each port to a new pair. The counters tell how many packets they have seen.
-func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
+func (s *site) flows(match func(port int) xdp.Rule, drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 	near, far, err := s.pair()
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +168,7 @@ func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 			return nil, nil, err
 		}
 		c.ids = append(c.ids, counter.ID)
-		list[i] = ofPort(firstPort + i)
+		list[i] = match(firstPort + i)
 		list[i].Order = uint32(i)
 		list[i].Counter = counter.ID
 		list[i].Drop = drop
@@ -144,6 +191,15 @@ func ofPort(port int) (r xdp.Rule) {
 	k.Proto, m.Proto = unix.IPPROTO_UDP, 0xff
 	binary.BigEndian.PutUint16(k.L4[2:], uint16(port))
 	binary.BigEndian.PutUint16(m.L4[2:], 0xffff)
+	return r
+}
+
+// ofSource matches UDP packets from source to a port, on ingress.
+func ofSource(port int) xdp.Rule {
+	r := ofPort(port)
+	address := netip.MustParseAddr(source).As4()
+	copy(r.Key.Out.Addr[:], address[:])
+	copy(r.Mask.Out.Addr[:], []byte{255, 255, 255, 255})
 	return r
 }
 
