@@ -9,6 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench/exportrows"
 	"github.com/flowtally/flowtally/internal/bench/flowrows"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
+	"github.com/flowtally/flowtally/internal/bench/readrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
 	"github.com/flowtally/flowtally/internal/bench/toprows"
 	"github.com/flowtally/flowtally/internal/bench/vethrows"
@@ -24,6 +25,7 @@ func everyRow() []bench.Row {
 	}
 	return slices.Concat(
 		shmrows.Rows(),
+		readrows.Rows(),
 		xdprows.Rows(),
 		vethrows.Rows(),
 		pollrows.Rows(),
