@@ -14,6 +14,8 @@ GO ?= go
 ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED env PATH="$$PATH" GOMODCACHE="$$($(GO) env GOMODCACHE)")
 # Packages whose tests ask for a capability or a tool of the machine. make lint has run internal/rules.
 PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=rules 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
+# Those of them that take longest. They start first, so that none is left alone at the end.
+LONGEST = ./dataplane/engine ./cmd/internal/cli ./internal/lab/fence ./internal/lab/e2e ./dataplane/engine/xdp
 # Those of them in which an ordinary user shows more than root does: which files and sockets the user may not have.
 ALSO_AS_USER = ./internal/lab/archive ./internal/trust
 SECONDS_OF_DEMO ?= 5
@@ -188,7 +190,7 @@ test-beside-root:
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(SOFT) $(GOTEST) -count=1 -timeout=40m -vet=off -p=3 -exec='$(CURDIR)/.ci/apart' $(if $(ROOT),$(PRIVILEGED),./...)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(SOFT) $(GOTEST) -count=1 -timeout=40m -vet=off -p=5 -exec='$(CURDIR)/.ci/apart' $(LONGEST) $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-otel: build ## a collector of OpenTelemetry receives the values that flowtally export pushes; the collector is a module of its own
 	$(GO) -C internal/lab/otel vet .
@@ -208,7 +210,7 @@ test-emulated: ## the tests of shm in their short form, compiled for arm64, unde
 # The kernel's words of the model are plain, as a packet's are: package model is not among them.
 test-race: ## the race detector over the packages that share memory between goroutines
 	@.ci/need cc
-	$(SOFT) $(GOTEST) -vet=off -race $(RACE_FLAGS) -timeout=60m -p=3 -skip='$(RACE_SKIP)' ./shm $$($(GO) list ./dataplane/... | grep -v /engine/model) ./ibv ./plugin/... ./internal/bench $(RACE_ALSO)
+	$(SOFT) $(GOTEST) -vet=off -race $(RACE_FLAGS) -timeout=60m -p=4 -skip='$(RACE_SKIP)' ./shm $$($(GO) list ./dataplane/... | grep -v /engine/model) ./ibv ./plugin/... ./internal/bench $(RACE_ALSO)
 
 test-stress: build ## the long forms: 1e9 torn reads, 1e7 tries of hostile users, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
 	@.ci/need $(TOOLS)
