@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 )
 
 // row measures a row until an attempt is quiet enough, or none can be.
@@ -15,51 +16,92 @@ func (r *runner) row(ctx context.Context, row Row) Result {
 		row.Bound = 0 // nobody asked for it, so no verdict either
 		return unmeasured(row, "compares with "+row.Peers+": measure it with --peers")
 	}
+
+	var t tally
 	if row.Prepare != nil {
-		if err := row.Prepare(ctx); err != nil {
-			return unmeasured(row, err.Error())
+		err := r.start(ctx, row, &t, func() error { return row.Prepare(ctx) })
+		if err != nil {
+			return r.disturbed(ctx, row, summary{}, t, err)
 		}
 	}
 
 	// A collection in the middle of a round would be most of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
-	ctx, cancel := context.WithTimeout(ctx, max(r.RowTime, row.Time))
+	ctx, cancel := context.WithTimeout(ctx, r.timeOf(row))
 	defer cancel()
-	s, err := r.attempts(ctx, row)
-	if err == nil {
-		return measured(row, s)
+	s, err := r.attempts(ctx, row, &t)
+	if err != nil {
+		return r.disturbed(ctx, row, s, t, err)
 	}
-
-	result := unmeasured(row, err.Error())
-	result.busy = ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed)
-	if result.busy {
-		result.Reason += advice(row.Name)
-	}
-	return result
+	return measured(row, s, t)
 }
 
-// advice ends the reason of a row that a busy machine kept from being measured.
+// timeOf is how long the attempts at a row may take.
+func (r *runner) timeOf(row Row) time.Duration { return max(r.RowTime, row.Time) }
+
+// disturbed is the result of a row of which no attempt was quiet, for the reason err. best is the best of them.
+func (r *runner) disturbed(ctx context.Context, row Row, best summary, t tally, err error) Result {
+	busy := ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed)
+	if !busy {
+		return unmeasured(row, err.Error())
+	}
+	return noisy(row, best, t, err.Error()+advice(row.Name))
+}
+
+// tally counts what disturbed a row, over all of its attempts.
+type tally struct {
+	rounds    int // that began
+	disturbed int // of them: their conditions did not hold
+	starts    int // that failed under the load of the host
+}
+
+// start calls f, which starts what the row is measured on. It calls f again for as long as the row may take where the
+// load of the host kept it from starting.
+func (r *runner) start(ctx context.Context, row Row, t *tally, f func() error) error {
+	end := time.Now().Add(r.timeOf(row))
+	for {
+		err := f()
+		if !errors.Is(err, ErrDisturbed) {
+			return err
+		}
+		t.starts++
+		r.Logger.Debug("start failed", "row", row.Name, "err", err)
+
+		if time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(r.Pause):
+		}
+	}
+}
+
+// advice ends the reason of a row that a busy machine disturbed.
 func advice(row string) string {
 	return fmt.Sprintf(`; stop other work on this machine (top shows it), or measure the row alone: make bench BENCH_ARGS="--row %s"`, row)
 }
 
-// attempts samples the row until a sample is quiet, at most Options.Attempts times. The error says why none was.
-func (r *runner) attempts(ctx context.Context, row Row) (summary, error) {
+// attempts samples the row until a sample is quiet, at most Options.Attempts times. Where none was, the error says why,
+// and best is the sample with the narrowest interval. A sample that ended early is one of them.
+func (r *runner) attempts(ctx context.Context, row Row, t *tally) (best summary, err error) {
 	var noise error // of the attempt before
 	for attempt := 1; attempt <= r.Attempts; attempt++ {
-		rounds, widest, err := r.sample(ctx, row)
+		rounds, widest, err := r.sample(ctx, row, t)
+		s := summarise(rounds)
+		best = better(best, s)
 		if err != nil && ctx.Err() == nil {
-			return summary{}, err
+			return best, err
 		}
 		if err != nil { // of whichever call was under way at the end of the row's time
 			if noise != nil {
 				err = noise
 			}
-			return summary{}, fmt.Errorf("row took too long: %w", err)
+			return best, fmt.Errorf("row took too long: %w", err)
 		}
 
-		s := summarise(rounds)
 		r.Logger.Debug("measured", "row", row.Name, "attempt", attempt, "ours_ns", s.ours, "ref_ns", s.ref,
 			"ratio", s.ratio, "spread", s.spread, "low", s.low, "high", s.high, "lost", s.lost)
 		if noise = s.noise(row.Bound, widest); noise == nil {
@@ -67,12 +109,12 @@ func (r *runner) attempts(ctx context.Context, row Row) (summary, error) {
 		}
 		noise = fmt.Errorf("%w in the last of %d attempts", noise, attempt)
 	}
-	return summary{}, noise
+	return best, noise
 }
 
 // sample opens the row several times and takes a share of the rounds each time. widest is the spread up to which they
-// are quiet.
-func (r *runner) sample(ctx context.Context, row Row) (all []round, widest float64, err error) {
+// are quiet. With an error it returns the rounds that were done before.
+func (r *runner) sample(ctx context.Context, row Row, t *tally) (all []round, widest float64, err error) {
 	rounds := r.Rounds
 	if row.Rounds != 0 {
 		rounds = min(rounds, max(row.Rounds, leastRounds))
@@ -81,19 +123,24 @@ func (r *runner) sample(ctx context.Context, row Row) (all []round, widest float
 	share := (rounds + openings - 1) / openings
 
 	for range openings {
-		some, maxSpread, err := r.openOnce(ctx, row, share)
-		if err != nil {
-			return nil, 0, err
-		}
+		some, maxSpread, err := r.openOnce(ctx, row, share, t)
 		all = append(all, some...)
+		if err != nil {
+			return all, 0, err
+		}
 		widest = cmp.Or(maxSpread, r.MaxSpread)
 	}
 	return all, widest, nil
 }
 
-// openOnce opens the row, takes rounds and closes it. maxSpread is that of the sides.
-func (r *runner) openOnce(ctx context.Context, row Row, rounds int) (some []round, maxSpread float64, err error) {
-	sides, err := row.Open(ctx, r.Env)
+// openOnce opens the row, takes rounds and closes it. maxSpread is that of the sides. With an error it returns the
+// rounds that were done before.
+func (r *runner) openOnce(ctx context.Context, row Row, rounds int, t *tally) (some []round, maxSpread float64, err error) {
+	var sides *Sides
+	err = r.start(ctx, row, t, func() (err error) {
+		sides, err = row.Open(ctx, r.Env)
+		return err
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -105,7 +152,12 @@ func (r *runner) openOnce(ctx context.Context, row Row, rounds int) (some []roun
 		}()
 	}
 
-	o := &opening{Sides: sides, peer: r.Peer, roundTime: r.RoundTime}
+	o := &opening{
+		Sides:     sides,
+		tally:     t,
+		peer:      r.Peer,
+		roundTime: r.RoundTime,
+	}
 	if !sides.Paced {
 		o.still = r.still
 	}

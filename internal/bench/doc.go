@@ -21,7 +21,10 @@
 //
 // # Verdicts
 //
-// A gate fails on a ratio above the row's bound, and on a bounded row without figures. The short form for CI fails only
-// where the whole interval is above the bound, and forgives a row that other work on the machine kept from being
-// measured. It does not forgive a row that cannot be opened.
+// A row that other work on the machine disturbed in every attempt is noisy. It has the best figures that there are, and
+// a verdict only where its whole interval is on one side of the bound.
+//
+// A gate fails on a ratio above the row's bound, and on a bounded row without a verdict. The short form for CI fails
+// only where the whole interval is above the bound, and forgives a noisy row. It does not forgive a row that cannot be
+// opened.
 package bench

@@ -4,7 +4,8 @@ import "errors"
 
 var (
 	// ErrDisturbed: the conditions of a [Side] did not hold while it ran. A writer did not keep its rate, say. The round
-	// is discarded and runs again, a bounded number of times.
+	// is discarded and runs again, a bounded number of times. Returned by [Row].Prepare or Open it says that the load of
+	// the host kept a process from starting, and they are called again within the row's time.
 	ErrDisturbed = errors.New("conditions of the measurement did not hold")
 
 	// ErrNoRow: no row has that name.

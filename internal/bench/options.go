@@ -23,7 +23,7 @@ type Options struct {
 	RowTime time.Duration
 	// Confirm is how many times a row is measured again, after all others, while it misses its bound beyond the noise
 	// of its rounds. A difference between measurements that lie apart is noise too: the row's interval then encloses
-	// all of them, and the row counts as not measured when one of them was too noisy. 0: the first stands.
+	// all of them, and the gate forgives the row when the last of them was noisy. 0: the first stands.
 	Confirm int
 	// Pause before the first confirmation; it doubles with each. 0 means 2 s.
 	Pause time.Duration

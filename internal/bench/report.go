@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 )
 
 // Report is the document that `flowtally-bench -o json` prints.
@@ -15,8 +16,7 @@ type Report struct {
 	Complete bool `json:"complete"`
 }
 
-// Result is one row. It has no figures, and Reason says why, where the row could not be measured or stayed too noisy to
-// mean anything.
+// Result is one row. It has no figures, and Reason says why, where the row could not be measured.
 type Result struct {
 	Name   string   `json:"name"`
 	Ours   *float64 `json:"ours_ns"` // median over the rounds
@@ -29,10 +29,18 @@ type Result struct {
 	Rounds int      `json:"rounds"`
 	Unit   string   `json:"unit"`
 	Bound  *float64 `json:"bound"` // null: the row has no bound
-	Pass   *bool    `json:"pass"`  // Ratio <= Bound; null without either
+	Pass   *bool    `json:"pass"`  // Ratio <= Bound; null without either, and where Noisy leaves it open
 	Reason string   `json:"reason,omitempty"`
 
-	busy bool // other work on this machine kept the row from being measured
+	// Noisy: other work on the machine disturbed every attempt, and Reason says how. The figures, if there are any, are
+	// of the attempt with the narrowest interval.
+	Noisy bool `json:"noisy"`
+	// Tried is the number of rounds that began, in all attempts together.
+	Tried int `json:"rounds_tried"`
+	// Disturbed is the number of rounds, of Tried, whose conditions did not hold. They are in no figure.
+	Disturbed int `json:"rounds_disturbed"`
+	// FailedStarts is how often the load of the host kept the row's processes from starting.
+	FailedStarts int `json:"failed_starts"`
 }
 
 // empty is the result of a row without figures.
@@ -53,15 +61,9 @@ func unmeasured(row Row, reason string) Result {
 	return r
 }
 
-func measured(row Row, s summary) Result {
+func measured(row Row, s summary, t tally) Result {
 	r := empty(row)
-	r.Ours = &s.ours
-	r.RefNS = &s.ref
-	r.Ratio = &s.ratio
-	r.Spread = &s.spread
-	r.Low = &s.low
-	r.High = &s.high
-	r.Rounds = s.rounds
+	r.fill(s, t)
 	if r.Bound != nil {
 		pass := s.ratio <= *r.Bound
 		r.Pass = &pass
@@ -69,21 +71,69 @@ func measured(row Row, s summary) Result {
 	return r
 }
 
-// missed says that the row lies above its bound with its whole interval.
-func (r Result) missed() bool {
-	return r.Bound != nil && r.Ratio != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
+// noisy is the result of a row that other work disturbed. best may be of no round.
+func noisy(row Row, best summary, t tally, reason string) Result {
+	r := unmeasured(row, reason)
+	r.fill(best, t)
+	r.Noisy = true
+	r.judge()
+	return r
 }
 
-// again combines r, which has figures, with a later measurement of the same row: the later figures, with an interval
-// that encloses both.
-func (r Result) again(later Result) Result {
-	if later.Ratio == nil {
-		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
-		return later
+// fill sets the figures, unless s has too little to give any.
+func (r *Result) fill(s summary, t tally) {
+	r.Tried = t.rounds
+	r.Disturbed = t.disturbed
+	r.FailedStarts = t.starts
+	if s.rounds == 0 || 2*s.lost >= s.rounds {
+		return
 	}
-	low := min(*r.Low, *later.Low)
-	high := max(*r.High, *later.High)
-	later.Low, later.High = &low, &high
+	r.Ours = &s.ours
+	r.RefNS = &s.ref
+	r.Ratio = &s.ratio
+	r.Rounds = s.rounds
+	if !math.IsInf(s.spread, 0) {
+		r.Spread = &s.spread
+	}
+	if !math.IsInf(s.low, 0) && !math.IsInf(s.high, 0) {
+		r.Low = &s.low
+		r.High = &s.high
+	}
+}
+
+// judge sets the verdict of a noisy row: one that its whole interval shares, or none.
+func (r *Result) judge() {
+	r.Pass = nil
+	if r.Bound == nil || r.Low == nil {
+		return
+	}
+	if pass := *r.High < *r.Bound; pass || *r.Low > *r.Bound {
+		r.Pass = &pass
+	}
+}
+
+// missed says that the row lies above its bound with its whole interval.
+func (r Result) missed() bool {
+	return r.Bound != nil && r.Low != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
+}
+
+// again combines r, which has missed, with a later measurement of the same row: the later figures, with an interval that
+// encloses both.
+func (r Result) again(later Result) Result {
+	later.Tried += r.Tried
+	later.Disturbed += r.Disturbed
+	later.FailedStarts += r.FailedStarts
+	if later.Low != nil {
+		low := min(*r.Low, *later.Low)
+		high := max(*r.High, *later.High)
+		later.Low, later.High = &low, &high
+	}
+	if later.Ratio == nil || later.Noisy {
+		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
+	}
+	if later.Noisy {
+		later.judge()
+	}
 	return later
 }
 
@@ -97,19 +147,20 @@ func List(rows []Row) *Report {
 }
 
 // Missed lists the rows for which a gate fails: every row whose ratio is above its bound, and every bounded row without
-// figures, because nothing has shown its bound to hold.
+// figures or a verdict, because nothing has shown its bound to hold.
 //
 // With beyondNoise a busy machine fails no row: a ratio misses only if its whole confidence interval lies above the
-// bound, and a row may lack figures for noise or for want of time. A row that cannot be opened fails as before.
+// bound, and a noisy row misses nothing. A row that cannot be opened fails as before.
 func (r *Report) Missed(beyondNoise bool) []string {
 	var list []string
 	for _, row := range r.Results {
 		switch {
 		case row.Bound == nil:
+		case row.Noisy && beyondNoise:
 		case row.Ratio == nil:
-			if !beyondNoise || !row.busy {
-				list = append(list, fmt.Sprintf("%s: not measured: %s", row.Name, row.Reason))
-			}
+			list = append(list, fmt.Sprintf("%s: not measured: %s", row.Name, row.Reason))
+		case row.Pass == nil:
+			list = append(list, fmt.Sprintf("%s: %.2f times %s, too noisy for a verdict: %s", row.Name, *row.Ratio, row.Ref, row.Reason))
 		case row.missed() || !beyondNoise && *row.Ratio > *row.Bound:
 			list = append(list, fmt.Sprintf("%s: %.2f times %s, must not exceed %.2f (95 %% confidence %.2f to %.2f)",
 				row.Name, *row.Ratio, row.Ref, *row.Bound, *row.Low, *row.High))

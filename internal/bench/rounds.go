@@ -16,6 +16,7 @@ const leastRounds = 7
 // opening is a row that is open, on its way through the rounds.
 type opening struct {
 	*Sides
+	tally     *tally        // of the row
 	peer      int           // the CPU of the second thread, -1: none
 	still     *stillness    // nil: the sides run as they come
 	roundTime time.Duration // of one side in one round, about
@@ -25,7 +26,8 @@ type opening struct {
 // counts is the number of operations of each side in a round.
 type counts struct{ ours, ref, base int }
 
-// rounds takes rounds until want of them were undisturbed. It fails when three times as many did not suffice.
+// rounds takes rounds until want of them were undisturbed. It fails when three times as many did not suffice. With an
+// error it returns the rounds that were done before.
 func (o *opening) rounds(ctx context.Context, want int) ([]round, error) {
 	if err := o.calibrate(ctx); err != nil {
 		return nil, err
@@ -35,21 +37,23 @@ func (o *opening) rounds(ctx context.Context, want int) ([]round, error) {
 	for try := 0; len(done) < want; try++ {
 		disturbed := try - len(done)
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("%d of %d rounds are done, %d were disturbed: %w", len(done), want, disturbed, err)
+			return done, fmt.Errorf("%d of %d rounds are done, %d were disturbed: %w", len(done), want, disturbed, err)
 		}
 		if try == 3*want {
-			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, disturbed, try)
+			return done, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, disturbed, try)
 		}
 
+		o.tally.rounds++
 		r, err := o.round(ctx, try%2 == 1)
 		switch {
 		case err == nil:
 			done = append(done, r)
 		case errors.Is(err, ErrDisturbed):
+			o.tally.disturbed++
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%d of %d rounds are done: %w", len(done), want, err)
+			return done, fmt.Errorf("%d of %d rounds are done: %w", len(done), want, err)
 		default:
-			return nil, err
+			return done, err
 		}
 	}
 	return done, nil

@@ -65,6 +65,22 @@ func summarise(rounds []round) summary {
 	return s
 }
 
+// width is that of the interval, as a share of the ratio. Infinite without an interval.
+func (s summary) width() float64 {
+	if s.rounds == 0 || s.ratio <= 0 || math.IsInf(s.ratio, 0) {
+		return math.Inf(1)
+	}
+	return (s.high - s.low) / s.ratio
+}
+
+// better returns that of two summaries with the narrower interval. Without intervals it is the one of more rounds.
+func better(a, b summary) summary {
+	if wa, wb := a.width(), b.width(); wa < wb || wa == wb && a.rounds >= b.rounds {
+		return a
+	}
+	return b
+}
+
 // noise returns why the rounds mean nothing, or nil. widest is the spread up to which they are quiet.
 func (s summary) noise(bound, widest float64) error {
 	switch {
@@ -88,7 +104,7 @@ func quantile(v []float64, q float64) float64 {
 	s := slices.Sorted(slices.Values(v))
 	at := q * float64(len(s)-1)
 	i := int(at)
-	if i+1 == len(s) {
+	if at == float64(i) { // exactly, also where the next one is infinite
 		return s[i]
 	}
 	return s[i] + (at-float64(i))*(s[i+1]-s[i])

@@ -38,7 +38,7 @@ func (t *Table) print(c cells) {
 	if t.err != nil {
 		return
 	}
-	_, t.err = fmt.Fprintf(t.w, "%-*s  %-10s  %-10s  %-6s  %-6s  %-7s  %-4s  %s\n",
+	_, t.err = fmt.Fprintf(t.w, "%-*s  %-10s  %-10s  %-6s  %-6s  %-7s  %-5s  %s\n",
 		t.width, c.name, c.ours, c.ref, c.ratio, c.bound, c.spread, c.verdict, c.against)
 }
 
@@ -65,18 +65,25 @@ func cellsOf(row Result) cells {
 	if row.Bound != nil {
 		c.bound = fmt.Sprintf("%.2f", *row.Bound)
 	}
-	if row.Reason != "" {
-		c.against = "not measured: " + row.Reason
-	}
 	if row.Ratio == nil {
+		if row.Reason != "" {
+			c.against = "not measured: " + row.Reason + row.often()
+		}
 		return c
 	}
 
-	c.ours = figure(*row.Ours, row.Unit)
-	c.ref = figure(*row.RefNS, row.Unit)
+	if row.Noisy {
+		c.against += "; noisy: " + row.Reason + row.often()
+	}
+	c.ours = Figure(*row.Ours, row.Unit)
+	c.ref = Figure(*row.RefNS, row.Unit)
 	c.ratio = fmt.Sprintf("%.2f", *row.Ratio)
-	c.spread = fmt.Sprintf("%.0f %%", 100**row.Spread)
+	if row.Spread != nil {
+		c.spread = fmt.Sprintf("%.0f %%", 100**row.Spread)
+	}
 	switch {
+	case row.Pass == nil && row.Noisy:
+		c.verdict = "noisy"
 	case row.Pass == nil:
 		c.verdict = ""
 	case *row.Pass:
@@ -108,16 +115,36 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return t.Err()
 }
 
-// figure is a cost in a unit that leaves a person few digits to read.
-func figure(cost float64, unit string) string {
+// often says how often a row was disturbed.
+func (r Result) often() string {
+	text := ""
+	if r.Disturbed > 0 {
+		text += fmt.Sprintf("; %d of %d rounds were disturbed", r.Disturbed, r.Tried)
+	}
+	if r.FailedStarts > 0 {
+		text += fmt.Sprintf("; starts that failed: %d", r.FailedStarts)
+	}
+	return text
+}
+
+// Figure is a cost in a unit that leaves a person few digits to read.
+func Figure(cost float64, unit string) string {
 	switch {
 	case strings.HasPrefix(unit, "bytes"):
 		return fmt.Sprintf("%.0f B", cost)
 	case cost < 100:
 		return fmt.Sprintf("%.2f ns", cost)
-	case cost < 100e3:
+	case cost < 1e3:
 		return fmt.Sprintf("%.0f ns", cost)
-	default:
+	case cost < 10e3:
+		return fmt.Sprintf("%.2f µs", cost/1e3)
+	case cost < 100e3:
 		return fmt.Sprintf("%.1f µs", cost/1e3)
+	case cost < 1e6:
+		return fmt.Sprintf("%.0f µs", cost/1e3)
+	case cost < 1e9:
+		return fmt.Sprintf("%.1f ms", cost/1e6)
+	default:
+		return fmt.Sprintf("%.2f s", cost/1e9)
 	}
 }
