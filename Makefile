@@ -198,6 +198,7 @@ test-otel: build ## a collector of OpenTelemetry receives the values that flowta
 
 # The tests without cgo are those of arm64.
 test-cross: ## compile everything, tests included, for the other supported systems
+	$(GO) -C internal/bench/flowtally-bench-govpp vet .
 	$(GO) vet -tags vm,$(TAGS) ./internal/lab/vm/...
 	$(GO) vet -tags releases,$(TAGS) ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
@@ -246,6 +247,7 @@ bench-program: build
 
 bench: bench-program ## every figure as a ratio to a floor or a peer in the same run (asks for root); BENCH_ARGS="--row 'shm.*'"
 	@.ci/need cc pkg-config nft dpdk
+	$(GO) -C internal/bench/flowtally-bench-govpp build -o $(abspath $(BIN))/ .
 	$(ROOT) $(BIN)/flowtally-bench --peers $(BENCH_ARGS)
 
 bench-short: bench-program ## the bench in its short form; fails only beyond its own noise

@@ -20,7 +20,7 @@ type command struct {
 	Rows   []string `name:"row" short:"r" placeholder:"NAME" help:"Measure these rows only; patterns as of the shell, several allowed."`
 	Gate   bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
 	Short  bool     `help:"A few seconds in all; with --gate, fail only on a row that cannot be opened, and on a miss that is beyond the run's own noise and confirmed for up to two minutes."`
-	Peers  bool     `help:"Also measure the rows that compare with nftables and DPDK's rte_acl, which make bench installs."`
+	Peers  bool     `help:"Also measure the rows that compare with nftables, DPDK's rte_acl and govpp, which make bench installs."`
 	Plot   string   `type:"path" placeholder:"FILE" help:"Measure the cost of a packet over rules and masks instead of the rows, and draw it to this file (SVG)."`
 	List   bool     `help:"Print the rows and their bounds, and measure nothing."`
 }

@@ -103,6 +103,7 @@ var bounds = map[string]float64{
 	"read.vs.prometheus.scrape.4k": 1,
 	"read.vs.aeron.4k":             1,
 	"read.vs.aeron.ids.4k":         2.2,
+	"read.vs.govpp.4k":             1,
 }
 
 // line runs a command line.

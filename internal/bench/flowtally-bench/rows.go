@@ -25,7 +25,7 @@ func everyRow() []bench.Row {
 	}
 	return slices.Concat(
 		shmrows.Rows(),
-		readrows.Rows(),
+		readrows.Rows(bin),
 		xdprows.Rows(),
 		vethrows.Rows(),
 		pollrows.Rows(),

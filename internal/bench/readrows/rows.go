@@ -11,8 +11,8 @@ const counters = 4096
 
 type opener = func(context.Context, bench.Env) (*bench.Sides, error)
 
-// Rows returns the rows. They hold no resource until opened.
-func Rows() []bench.Row {
+// Rows returns the rows. bin is the directory of the program flowtally-bench-govpp. The rows hold no resource until opened.
+func Rows(bin string) []bench.Row {
 	row := func(name, ref string, bound float64, open opener) bench.Row {
 		return bench.Row{
 			Name:  "read.vs." + name + ".4k",
@@ -23,11 +23,14 @@ func Rows() []bench.Row {
 			Open:  open,
 		}
 	}
+	vpp := row("govpp", "govpp: VPP's statistics segment", 1, openVPP(bin))
+	vpp.Peers = "govpp"
 	return []bench.Row{
 		row("prometheus", "client_golang: Gather", 1, openPrometheus(gather)),
 		row("prometheus.scrape", "client_golang: its text, made and parsed", 1, openPrometheus(scrape)),
 		row("aeron", "Aeron's counters file: the counters in use", 1, openAeron(inUse)),
 		row("aeron.ids", "Aeron's counters file: a bare load of each value", 2.2, openAeron(byID)),
+		vpp,
 	}
 }
 
