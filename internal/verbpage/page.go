@@ -97,6 +97,22 @@ func (p *Page) Last() (device, verb string, ok bool) {
 	return device, verb, newest != 0
 }
 
+// Oldest returns the number of the oldest call under way, or 0 if none is. While the number stays, that call has not
+// returned. The writer may be alive.
+func (p *Page) Oldest() uint64 {
+	if p == nil {
+		return 0
+	}
+
+	oldest := uint64(0)
+	for i := range p.words {
+		if call := p.words[i].Load(); call != 0 && (oldest == 0 || call < oldest) {
+			oldest = call
+		}
+	}
+	return oldest
+}
+
 // text returns the printable form of a padded name.
 func text(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})

@@ -51,6 +51,28 @@ func TestLastReturnsTheNewestUnfinishedCall(t *testing.T) {
 	want("?[31m?", "v", true)
 }
 
+func TestOldestStaysUntilItsCallReturns(t *testing.T) {
+	w, r := open(t)
+	want := func(number uint64) {
+		t.Helper()
+		if n := r.Oldest(); n != number {
+			t.Errorf("oldest call %d, want %d", n, number)
+		}
+	}
+	want(0)
+	a := w.Begin("mlx5_0", "ibv_create_flow")
+	b := w.Begin("mlx5_0", "ibv_read_counters")
+	want(1)
+	w.End(b)
+	w.End(w.Begin("mlx5_0", "ibv_read_counters"))
+	want(1)
+	c := w.Begin("mlx5_0", "ibv_create_qp")
+	w.End(a)
+	want(4)
+	w.End(c)
+	want(0)
+}
+
 // The named calls must stay named. A nil page names none.
 func TestCallsBeyondTheLinesAreNotNamed(t *testing.T) {
 	w, r := open(t)

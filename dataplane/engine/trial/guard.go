@@ -21,8 +21,11 @@ type Command struct {
 	Args []string // from the program's name on, as os.Args
 }
 
-// Bound is the time allowed for a trial. A trial that takes longer hangs in a verb.
+// Bound is the time that a trial may spend in one verb, or between two. A trial that takes longer hangs.
 const Bound = 5 * time.Second
+
+// Longest is the time that a trial may take. Verbs that return, but late, may be those of a busy host.
+const Longest = 4 * Bound
 
 // Options are the options of a guard.
 type Options struct {

@@ -94,28 +94,65 @@ func readReply(out *os.File) <-chan []byte {
 	return replied
 }
 
-// waitFor waits for a trial to end, and kills it after Bound. It returns how the trial failed, or "".
+// waitFor waits for a trial to end, and kills one that hangs. It returns how the trial failed, or "".
 func waitFor(cmd *exec.Cmd, page *verbpage.Page) (how string) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 
-	select {
-	case err := <-ended:
-		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			return fmt.Sprintf("ended (%v)", err)
-		}
-		if _, _, inside := page.Last(); inside { // the library has called exit within a verb
-			return "ended (exit status 0)"
-		}
-		return ""
-	case <-time.After(Bound):
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		select { // do not wait longer: the process may be stuck in the kernel, where no signal reaches it
-		case <-ended:
-		case <-time.After(time.Second):
-		}
-		return fmt.Sprintf("had not returned after %v", Bound)
+	how, hangs := watch(ended, page)
+	if !hangs {
+		return how
 	}
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	select { // do not wait longer: the process may be stuck in the kernel, where no signal reaches it
+	case <-ended:
+	case <-time.After(time.Second):
+	}
+	return how
+}
+
+// watch waits until ended has the result of a trial, or until the trial hangs. It returns how the trial failed, or "".
+//
+// A trial that goes on from verb to verb does not hang, however late it is: a busy host must not cost the instance its
+// device, because results last as long as the instance.
+func watch(ended <-chan error, page *verbpage.Page) (how string, hangs bool) {
+	const look = Bound / 50
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+
+	oldest := page.Oldest()
+	still := time.Duration(0) // for which the oldest verb has been under way, or none
+	for passed := time.Duration(0); ; passed += look {
+		switch {
+		case still >= Bound:
+			return fmt.Sprintf("had not returned after %v", Bound), true
+		case passed >= Longest:
+			return fmt.Sprintf("was still at work after %v", Longest), true
+		}
+
+		select {
+		case err := <-ended:
+			return failure(err, page), false
+		case <-ticker.C:
+		}
+		if now := page.Oldest(); now != oldest {
+			oldest = now
+			still = 0
+		} else {
+			still += look
+		}
+	}
+}
+
+// failure returns how a trial that has ended failed, or "".
+func failure(err error, page *verbpage.Page) string {
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Sprintf("ended (%v)", err)
+	}
+	if _, _, inside := page.Last(); inside { // the library has called exit within a verb
+		return "ended (exit status 0)"
+	}
+	return ""
 }
 
 // head stores the first maxHead bytes written by a process. That is enough: after a crash Go's runtime writes a long

@@ -20,7 +20,7 @@ import (
 // something that no working library returns: then the reply names the reason.
 func Main(request io.Reader, page *os.File, reply io.Writer) (code int) {
 	// If the parent is gone, nobody else will end a trial that hangs.
-	time.AfterFunc(2*trial.Bound, func() { os.Exit(exitLate) })
+	time.AfterFunc(trial.Longest+trial.Bound, func() { os.Exit(exitLate) })
 
 	var r trial.Request
 	if json.NewDecoder(request).Decode(&r) != nil {
