@@ -54,8 +54,8 @@ var bounds = map[string]float64{
 	"poll.cold.64k":                2.4,
 	"poll.cpus.64":                 4,
 	"poll.cpus.64.spread":          4,
-	"poll.idle.0":                  0.1,
-	"poll.idle.10k":                0.5,
+	"poll.idle.0":                  4,
+	"poll.idle.10k":                4,
 	"xdp.masked.1k.hot":            1.8,
 	"xdp.masked.1k.spread":         7.5,
 	"xdp.masked.16k.spread":        12,
@@ -104,6 +104,8 @@ var bounds = map[string]float64{
 	"read.vs.aeron.4k":             1,
 	"read.vs.aeron.ids.4k":         2.2,
 	"read.vs.govpp.4k":             1,
+	"top.4k":                       5.0,
+	"top.4k.200x60":                5.0,
 }
 
 // line runs a command line.

@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/term"
 
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/internal/bench"
 )
 
 // Exit codes, as flowtally has them.
@@ -50,6 +51,10 @@ type exit int
 func run(ctx context.Context, stdout, stderr io.Writer, args []string) (code int) {
 	// The engine of a row may start this program again, to try an RDMA device or to release what it has attached.
 	if code, is := engine.TrialMain(); is {
+		return code
+	}
+	// A row starts this program again as its floor.
+	if code, is := bench.FloorMain(everyFloor()); is {
 		return code
 	}
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,4 +34,11 @@ func everyRow() []bench.Row {
 		toprows.Rows(bin),
 		exportrows.Rows(bin),
 	)
+}
+
+// everyFloor is every program that a row starts to compare with, by its name.
+func everyFloor() map[string]bench.Floor {
+	floors := pollrows.Floors()
+	maps.Copy(floors, toprows.Floors())
+	return floors
 }

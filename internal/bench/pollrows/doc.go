@@ -22,8 +22,10 @@
 //   - poll.cpus.64, poll.cpus.64.spread: one cycle of 65,536 counters of a machine of 64 CPUs, whose slots are
 //     in memory of the bench; one counter in a hundred has counted on every CPU since the cycle before. They are
 //     neighbours, or at random places. Against a copy of their slots, from the places where these are, and of their rows.
-//   - poll.idle.0, poll.idle.10k: the share of a core that an instance without flows takes, or with 10,000 that XDP
-//     counts on a veth without packets for 10 s. Against a hundredth of a core.
+//   - poll.idle.0, poll.idle.10k: the CPU time of an instance without flows, or with 10,000 that XDP counts on a veth
+//     without packets, in a second. Against a Go process of its own (runIdle), which wakes as often by a time.Ticker, reads
+//     the slots of as many counters, and stores a sign of life. It leaves out the looks at interfaces and at health, once
+//     in one or two seconds, and the comparison with the slots of the cycle before.
 //
 // It needs the privileges to make BPF maps.
 package pollrows

@@ -21,8 +21,8 @@ import (
 // Each round of the idle rows sleeps idleFor.
 const idleFor = time.Second
 
-// openIdle runs an engine with so many flows, which XDP counts on a veth, and no packets. A round of ours sleeps, and takes
-// the CPU time that the process had meanwhile, in a second. The other side is a hundredth of a second.
+// openIdle runs an engine with so many flows, which XDP counts on a veth, and no packets, and a process that wakes as
+// often. A round of either sleeps, and takes the CPU time that its process had meanwhile, in a second.
 func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, error) {
 	return func(ctx context.Context, _ bench.Env) (*bench.Sides, error) {
 		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
@@ -38,25 +38,34 @@ func openIdle(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 					return nil, fmt.Errorf("waiting for the idle period: %w", err)
 				}
 			}
+			floor, err := startIdleFloor(open, r.Status().PollPeriod, counters)
+			if err != nil {
+				return nil, err
+			}
 			return &bench.Sides{
-				Ours: func(ctx context.Context, _ int) (float64, error) {
-					begun := time.Now()
-					start, err := bench.ProcessCPU()
-					if err != nil {
-						return 0, err
-					}
-					if err := sleep(ctx, idleFor); err != nil {
-						return 0, err
-					}
-					end, err := bench.ProcessCPU()
-					return float64(end-start) / time.Since(begun).Seconds(), err
-				},
-				Ref:       func(context.Context, int) (float64, error) { return float64(time.Second / 100), nil },
+				Ours:      idleSide(bench.ProcessCPU),
+				Ref:       idleSide(func() (int64, error) { return bench.CPUOf(floor) }),
 				N:         1,
 				Paced:     true,
 				MaxSpread: 1,
 			}, nil
 		})
+	}
+}
+
+// idleSide is the CPU time of a process in a second.
+func idleSide(clock bench.Clock) bench.Side {
+	return func(ctx context.Context, _ int) (float64, error) {
+		begun := time.Now()
+		start, err := clock()
+		if err != nil {
+			return 0, err
+		}
+		if err := sleep(ctx, idleFor); err != nil {
+			return 0, err
+		}
+		end, err := clock()
+		return float64(end-start) / time.Since(begun).Seconds(), err
 	}
 }
 

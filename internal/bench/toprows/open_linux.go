@@ -3,14 +3,17 @@ package toprows
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// open starts the two processes on one mirror, each on a terminal of that size.
+// open starts flowtally top and the floor on one mirror, each on a terminal of that size.
 func open(bin string, width, height uint16) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open)
@@ -18,17 +21,25 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 			return nil, err
 		}
 		program := filepath.Join(bin, "flowtally")
-		awake, err := start(open, program, m.path, period, width, height)
+		if _, err := os.Stat(program); err != nil {
+			return nil, fmt.Errorf("looking for the program that `make build` makes: %w", err)
+		}
+		top := exec.Command(program, "top", "--mirror", m.path, "--interval", period.String(), "--sort", "rate")
+		ours, err := start(open, top, width, height)
 		if err != nil {
 			return nil, err
 		}
-		asleep, err := start(open, program, m.path, time.Hour, width, height)
+		plain, err := bench.FloorCommand(floorName, m.path, strconv.Itoa(int(width)), strconv.Itoa(int(height)))
+		if err != nil {
+			return nil, err
+		}
+		floor, err := start(open, plain, width, height)
 		if err != nil {
 			return nil, err
 		}
 		return &bench.Sides{
-			Ours:      m.side(awake, 0),
-			Ref:       m.side(asleep, share*float64(period)),
+			Ours:      m.side(ours),
+			Ref:       m.side(floor),
 			N:         looks,
 			Paced:     true,
 			MaxSpread: 0.5,
@@ -36,8 +47,8 @@ func open(bin string, width, height uint16) (*bench.Sides, error) {
 	})
 }
 
-// side is the CPU time of a process for each period, while all counters count, and more ns.
-func (m *mirror) side(pid int, more float64) bench.Side {
+// side is the CPU time of a process for each period, while all counters count.
+func (m *mirror) side(pid int) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		before, err := bench.CPUOf(pid)
 		if err != nil {
@@ -54,7 +65,7 @@ func (m *mirror) side(pid int, more float64) bench.Side {
 			m.count()
 		}
 		after, err := bench.CPUOf(pid)
-		return float64(after-before)/float64(n) + more, err
+		return float64(after-before) / float64(n), err
 	}
 }
 

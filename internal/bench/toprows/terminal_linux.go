@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,26 +20,24 @@ import (
 // patience bounds the wait for the first screen.
 const patience = time.Minute
 
-// start starts flowtally top on a terminal of its own, of width x height cells, and returns its process id when the first screen is drawn.
-func start(open *bench.Closers, program, mirror string, interval time.Duration, width, height uint16) (int, error) {
-	if _, err := os.Stat(program); err != nil {
-		return 0, fmt.Errorf("looking for the program that `make build` makes: %w", err)
-	}
+// start starts a program on a terminal of its own, of width x height cells, and returns its process id when the first
+// screen is drawn.
+func start(open *bench.Closers, cmd *exec.Cmd, width, height uint16) (int, error) {
 	master, slave, err := openTerminal(width, height)
 	if err != nil {
 		return 0, err
 	}
 	defer slave.Close()
-	cmd := exec.Command(program, "top", "--mirror", mirror, "--interval", interval.String(), "--sort", "rate")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	name := filepath.Base(cmd.Path) + " " + cmd.Args[1]
 	if err := cmd.Start(); err != nil {
-		return 0, errors.Join(fmt.Errorf("starting flowtally top: %w", err), master.Close())
+		return 0, errors.Join(fmt.Errorf("starting %s: %w", name, err), master.Close())
 	}
 	drawn, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		awaitText(master, "writer run", drawn)
+		awaitText(master, firstText, drawn)
 		_, _ = io.Copy(io.Discard, master)
 	}()
 	go func() { ended <- cmd.Wait() }()
@@ -52,9 +51,9 @@ func start(open *bench.Closers, program, mirror string, interval time.Duration, 
 		return cmd.Process.Pid, nil
 	case err := <-ended:
 		ended <- err
-		return 0, fmt.Errorf("flowtally top ended before its first screen: %w", err)
+		return 0, fmt.Errorf("%s ended before its first screen: %w", name, err)
 	case <-time.After(patience):
-		return 0, fmt.Errorf("flowtally top drew no screen within %v", patience)
+		return 0, fmt.Errorf("%s drew no screen within %v", name, patience)
 	}
 }
 
