@@ -87,10 +87,11 @@ func openLPM(n int) opener {
 				}
 
 				return &bench.Sides{
-					Ours: s.spread(traceOurs),
-					Base: s.spread(traceEmpty),
-					Ref:  s.spread(traceLPM),
-					N:    tracePackets,
+					Ours:      s.spread(traceOurs),
+					Base:      s.spread(traceEmpty),
+					Ref:       s.spread(traceLPM),
+					N:         tracePackets / 8, // the sides of a round see one part of the trace
+					MaxSpread: 0.3,
 				}, nil
 			})
 		}

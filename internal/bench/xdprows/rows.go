@@ -169,7 +169,8 @@ func generatedRows() []bench.Row {
 			Ref:      "BPF_MAP_TYPE_LPM_TRIE and per-CPU array, above empty" + seeded,
 			Bound:    1,
 			Unit:     above,
-			Openings: 3,
+			Openings: 2,
+			Time:     time.Minute,
 			Open:     openLPM(n),
 		})
 	}
