@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,7 +17,7 @@ type eventFile struct {
 	device string
 	file   *os.File
 	raw    syscall.RawConn
-	turn   sync.Mutex // held while waiting, because the file has only one deadline
+	turn   chan struct{} // has an element while somebody waits, because the file has only one deadline
 	closed atomic.Bool
 }
 
@@ -44,14 +43,23 @@ func newEventFile(fd int, device string) (*eventFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: polling its event descriptor: %w", device, err), f.Close())
 	}
-	return &eventFile{device: device, file: f, raw: raw}, nil
+	return &eventFile{
+		device: device,
+		file:   f,
+		raw:    raw,
+		turn:   make(chan struct{}, 1),
+	}, nil
 }
 
 // wait calls get now, and again whenever the descriptor becomes readable. It returns when get is done
 // or fails, or when ctx ends.
 func (f *eventFile) wait(ctx context.Context, get func() (done bool, err error)) error {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s: waiting for an event: %w", f.device, context.Cause(ctx))
+	}
 
 	// The end of ctx sets the deadline. The end of an earlier waiter's context may also set it late,
 	// and this must not end our wait.

@@ -84,6 +84,34 @@ func TestWaitEndsWithItsContextAndWithClose(t *testing.T) {
 	}
 }
 
+func TestWaitEndsWithItsContextWhileAnotherWaits(t *testing.T) {
+	f, send, get := pipeEvents(t)
+	waits := make(chan struct{})
+	first := make(chan error, 1)
+	var b byte
+	go func() {
+		read := get(&b)
+		first <- f.wait(t.Context(), func() (bool, error) {
+			done, err := read()
+			if !done {
+				close(waits)
+			}
+			return done, err
+		})
+	}()
+	<-waits
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.wait(ctx, get(new(byte))); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second waiter: %v", err)
+	}
+	send(5)
+	if err := <-first; err != nil || b != 5 {
+		t.Errorf("the first waiter: %d, %v", b, err)
+	}
+}
+
 func TestWaitReturnsTheVerbsError(t *testing.T) {
 	f, _, _ := pipeEvents(t)
 	if err := f.wait(t.Context(), func() (bool, error) { return false, syscall.EIO }); !errors.Is(err, syscall.EIO) {

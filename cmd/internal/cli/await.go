@@ -29,10 +29,14 @@ func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// ask prints a question and returns the typed line, in lower case and without blanks around it. If a signal ends the
-// command before the answer, the error is the context's.
-func ask(env *Env, question string) (answer string, err error) {
+// ask prints a question and reports whether the user answers y or yes. Input that ends without an answer is a no. If a
+// signal ends the command before the answer, the error is the context's.
+func ask(env *Env, question string) (yes bool, err error) {
 	fmt.Fprintf(env.Stderr, "%s [y/N] ", question)
 	line, err := await(env.Context, func() (string, error) { return bufio.NewReader(env.Stdin).ReadString('\n') })
-	return strings.ToLower(strings.TrimSpace(line)), err
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, err
 }

@@ -157,10 +157,10 @@ func withoutMirrors(chosen []instances.Instance) (rest []instances.Instance) {
 	return rest
 }
 
-// confirm returns nil only if the user answers yes. Input that ends without an answer is a no.
+// confirm returns nil only if the user answers yes.
 func confirm(env *Env, question string) error {
-	answer, err := ask(env, question)
-	if answer == "y" || answer == "yes" {
+	yes, err := ask(env, question)
+	if yes {
 		return nil
 	}
 

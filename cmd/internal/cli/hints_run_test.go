@@ -90,6 +90,7 @@ var notReproduced = map[string]string{
 	"SUDO # or as the user who":           "it needs an instance of another user",
 	"SUDO # or with --socket":             "tests run as root, which may make a socket anywhere",
 	"install flowtally-plugin beside":     "the test's own binary is the plugin; doctor.txtar has the same step",
+	"look for a stuck process":            "it needs a poller that is stuck for 10 s before its first cycle",
 	"AGAIN # goes on":                     "it needs a signal between two lines of a script",
 	"mirror.history in the configuration": "mirrors of the tests keep a history",
 }

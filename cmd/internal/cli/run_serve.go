@@ -206,7 +206,8 @@ func waitFirstCycle(ctx context.Context, path string, timeout time.Duration) err
 		case <-ctx.Done():
 			return nil
 		case <-deadline.C:
-			return fmt.Errorf("%s: no poll cycle within %s", path, timeout)
+			return withHint(fmt.Errorf("%s: no poll cycle within %s", path, timeout),
+				"look for a stuck process (state D) with ps, and for the kernel's reason with dmesg; then AGAIN")
 		case <-tick.C:
 		}
 	}

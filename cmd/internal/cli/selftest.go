@@ -128,8 +128,8 @@ func (c *selftestCmd) options(env *Env) selftest.Options {
 	}
 }
 
-// agreed reports whether the user answers yes. Input that ends without a whole line is a no.
+// agreed reports whether the user answers yes.
 func agreed(env *Env) bool {
-	answer, err := ask(env, "Go on?")
-	return err == nil && strings.HasPrefix(answer, "y")
+	yes, _ := ask(env, "Go on?") // a signal is a no
+	return yes
 }
