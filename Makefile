@@ -245,10 +245,13 @@ bench-program: build
 	@umask 022; cgo=$${CGO_ENABLED:-1}; $(CC_WORKS); [ $$have = 1 ] || cgo=0; \
 	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=$(TAGS) -o $(BIN)/ ./internal/bench/flowtally-bench
 
-bench: bench-program ## every figure as a ratio to a floor or a peer in the same run (asks for root); BENCH_ARGS="--row 'shm.*'"
+# What is measured is kept in docs/performance, also where a gate fails, and the page is made of it.
+bench: bench-program ## every figure as a ratio to a floor or a peer in the same run, kept for docs/performance.md (asks for root); BENCH_ARGS="--row 'shm.*'"
 	@.ci/need cc pkg-config nft dpdk
 	$(GO) -C internal/bench/flowtally-bench-govpp build -o $(abspath $(BIN))/ .
-	$(ROOT) $(BIN)/flowtally-bench --peers $(BENCH_ARGS)
+	@commit=$$(git rev-parse --short=12 HEAD) && { git diff --quiet HEAD -- ':!docs' || commit=$$commit+; } || commit=; code=0; \
+	$(ROOT) $(BIN)/flowtally-bench --peers --keep docs/performance --commit "$$commit" $(BENCH_ARGS) || code=$$?; \
+	$(GO) generate -run TestPageHasTheKeptFigures ./internal/bench/flowtally-bench; exit $$code
 
 bench-short: bench-program ## the bench in its short form; fails only beyond its own noise
 	@.ci/need cc

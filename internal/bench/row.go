@@ -14,7 +14,10 @@ type Side func(ctx context.Context, n int) (float64, error)
 type Row struct {
 	// Name is stable: "shm.read".
 	Name string
-	// Ref names the side that Ours is compared with: "3 atomic loads".
+	// Ours says what is measured, for docs/performance.md: "a counter read".
+	Ours string
+	// Ref names the side that Ours is compared with: "3 atomic loads". Figures that were kept against another reference
+	// are not shown any more (package keep).
 	Ref string
 	// Bound is the highest ratio ours/ref allowed. 0: the row has no bound.
 	Bound float64

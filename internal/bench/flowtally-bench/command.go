@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/curves"
+	"github.com/flowtally/flowtally/internal/bench/keep"
 )
 
 // command is what the flags ask for.
@@ -21,7 +20,9 @@ type command struct {
 	Gate   bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
 	Short  bool     `help:"A few seconds in all; with --gate, fail only on a row that cannot be opened, and on a miss that is beyond the run's own noise and confirmed for up to two minutes."`
 	Peers  bool     `help:"Also measure the rows that compare with nftables, DPDK's rte_acl and govpp, which make bench installs."`
-	Plot   string   `type:"path" placeholder:"FILE" help:"Measure the cost of a packet over rules and masks instead of the rows, and draw it to this file (SVG)."`
+	Plot   bool     `help:"Measure the points of the picture of docs/performance.md instead of the rows: the cost of a packet over rules and masks."`
+	Keep   string   `type:"existingdir" placeholder:"DIR" help:"Keep what is measured in this directory, in a JSON file of the processor's family. A row that is not measured keeps its older figure."`
+	Commit string   `placeholder:"NAME" help:"The commit of the sources, which is kept with each figure."`
 	List   bool     `help:"Print the rows and their bounds, and measure nothing."`
 }
 
@@ -34,8 +35,13 @@ type env struct {
 }
 
 func (c *command) run(e *env) error {
-	if c.Plot != "" {
-		return c.draw(e)
+	if c.Keep != "" && !c.List {
+		if err := keep.Check(c.Keep); err != nil { // before minutes of measuring
+			return err
+		}
+	}
+	if c.Plot {
+		return c.measurePoints(e)
 	}
 
 	rows, err := bench.Select(everyRow(), c.Rows)
@@ -49,7 +55,9 @@ func (c *command) run(e *env) error {
 		return c.print(e, bench.List(rows))
 	}
 
-	report, err := c.measure(e, rows)
+	report, err := c.measure(e, rows, c.options(e), func(report *bench.Report, run keep.Run) (string, error) {
+		return keep.AddRows(c.Keep, everyRow(), report, run)
+	})
 	if err != nil || !c.Gate {
 		return err
 	}
@@ -77,10 +85,9 @@ func (c *command) options(e *env) bench.Options {
 	return o
 }
 
-// measure prints each row as it is measured, or all of them at the end as JSON. A signal ends the run and loses no row:
-// those that were measured are printed, and measure fails.
-func (c *command) measure(e *env, rows []bench.Row) (*bench.Report, error) {
-	options := c.options(e)
+// measure prints each row as it is measured, or all of them at the end as JSON, and has add keep them. A signal ends the
+// run and loses no row: those that were measured are printed and kept, and measure fails.
+func (c *command) measure(e *env, rows []bench.Row, options bench.Options, add func(*bench.Report, keep.Run) (string, error)) (*bench.Report, error) {
 	fmt.Fprintf(e.stderr, "flowtally-bench: measuring %s: about %s on an idle machine; a busy one takes several times as long\n",
 		rowsOf(len(rows)), bench.Estimate(rows, options))
 
@@ -95,6 +102,13 @@ func (c *command) measure(e *env, rows []bench.Row) (*bench.Report, error) {
 		err = errors.Join(err, table.Err())
 	case report != nil:
 		err = errors.Join(err, report.WriteJSON(e.stdout))
+	}
+	if c.Keep != "" && report != nil {
+		path, keepErr := add(report, keep.Run{Time: time.Now(), Commit: c.Commit})
+		err = errors.Join(err, keepErr)
+		if keepErr == nil {
+			fmt.Fprintf(e.stderr, "flowtally-bench: kept the figures in %s\n", path)
+		}
 	}
 
 	if report != nil && e.ctx.Err() != nil {
@@ -113,37 +127,24 @@ func (c *command) print(e *env, report *bench.Report) error {
 	return report.WriteTable(e.stdout)
 }
 
-// draw writes the plot, and prints the rows that it was made of.
-func (c *command) draw(e *env) error {
+// measurePoints measures the points of the picture, and prints them as rows.
+func (c *command) measurePoints(e *env) error {
 	if c.Gate || c.List || len(c.Rows) > 0 {
 		return &usageError{errors.New("--plot measures points of its own: without --gate, --list and --row")}
 	}
 
-	// Opened before minutes of measuring, so that a path that cannot be written fails at once.
-	file, err := os.OpenFile(c.Plot, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return fmt.Errorf("opening the plot: %w", err)
-	}
-	defer file.Close()
-
 	options := bench.Short()
 	options.Confirm = 0
 	options.Attempts = 2
+	options.MaxSpread = 10 // a point is drawn, however wide
 	options.RowTime = time.Minute
 	options.Peers = c.Peers
 	options.Logger = e.log
-	var image bytes.Buffer
-	report, err := curves.Draw(e.ctx, &image, options)
-	if err != nil {
-		return fmt.Errorf("measuring the plot: %w", err)
-	}
-
-	// Only now does the plot of an earlier run go.
-	_, err = file.Write(image.Bytes())
-	if err = errors.Join(err, file.Truncate(int64(image.Len())), file.Close()); err != nil {
-		return fmt.Errorf("writing the plot: %w", err)
-	}
-	return c.print(e, report)
+	points := curves.Rows()
+	_, err := c.measure(e, points, options, func(report *bench.Report, run keep.Run) (string, error) {
+		return keep.AddPoints(c.Keep, points, report, run)
+	})
+	return err
 }
 
 // rowsOf is n rows, in words.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/keep"
 	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/internal/lab/schema"
 )
@@ -193,15 +195,49 @@ func TestJSONHasTheMeasuredRow(t *testing.T) {
 	}
 }
 
-// TestPlotThatCannotBeWrittenIsRefused: before anything is measured.
-func TestPlotThatCannotBeWrittenIsRefused(t *testing.T) {
-	code, out, talk := line(t, "--plot", filepath.Join(t.TempDir(), "none", "plot.svg"))
-	if code != exitFailed || out != "" || !strings.Contains(talk, "opening the plot") {
+// TestFiguresThatCannotBeKeptAreRefused: before anything is measured.
+func TestFiguresThatCannotBeKeptAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	code, out, talk := line(t, "--keep", filepath.Join(dir, "none"))
+	if code != exitUsage || out != "" || !strings.Contains(talk, "no such file or directory") {
 		t.Errorf("a directory that is missing: exit code %d, %q, %q", code, out, talk)
 	}
-	code, out, talk = line(t, "--plot", filepath.Join(t.TempDir(), "plot.svg"), "--gate")
+
+	broken := filepath.Join(dir, "zen-9.json")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, talk = line(t, "--keep", dir)
+	if code != exitFailed || out != "" || !strings.Contains(talk, "git checkout "+broken) {
+		t.Errorf("a file that is broken: exit code %d, %q, %q", code, out, talk)
+	}
+
+	code, out, talk = line(t, "--plot", "--gate")
 	if code != exitUsage || out != "" || !strings.Contains(talk, "--plot measures points of its own") {
-		t.Errorf("with --gate: exit code %d, %q, %q", code, out, talk)
+		t.Errorf("--plot with --gate: exit code %d, %q, %q", code, out, talk)
+	}
+}
+
+// TestRunKeepsItsFigures: with --keep, and for the owner of the directory.
+func TestRunKeepsItsFigures(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CPU affinity: Linux")
+	}
+	dir := t.TempDir()
+	code, _, talk := line(t, "--short", "--row", "shm.read", "--keep", dir, "--commit", "0123456789ab+")
+	files, err := keep.Read(dir)
+	if err != nil || code != exitOK || len(files) != 1 {
+		t.Fatalf("exit code %d, %v, %+v: %s", code, err, files, talk)
+	}
+	f := files[0]
+	if f.Core == "" || f.Machine.Core() != f.Core || len(f.Points) != 0 {
+		t.Errorf("kept %+v", f)
+	}
+	if len(f.Rows) == 0 && strings.Contains(talk, "disturbed") { // too busy for any figure
+		return
+	}
+	if len(f.Rows) != 1 || f.Rows[0].Name != "shm.read" || f.Rows[0].Commit != "0123456789ab+" || f.Rows[0].Ratio <= 0 {
+		t.Errorf("kept %+v", f.Rows)
 	}
 }
 

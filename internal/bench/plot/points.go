@@ -1,10 +1,6 @@
 package plot
 
-import (
-	"context"
-
-	"github.com/flowtally/flowtally/internal/bench"
-)
+import "github.com/flowtally/flowtally/internal/bench"
 
 // Row is a row of the bench whose sides are points of curves.
 type Row struct {
@@ -14,29 +10,23 @@ type Row struct {
 	Ours, Ref string // the curves of the two sides; "": not drawn
 }
 
-// Measure runs the rows and adds their points to the curves of panels, by the titles. A row that was not
-// measured adds none; the report has its reason.
-func Measure(ctx context.Context, rows []Row, o bench.Options, panels []Panel) (*bench.Report, error) {
+// Bench returns the rows as the bench measures them.
+func Bench(rows []Row) []bench.Row {
 	list := make([]bench.Row, len(rows))
 	for i, r := range rows {
 		list[i] = r.Row
 	}
-	report, err := bench.Run(ctx, list, o)
-	if err != nil {
-		return nil, err
-	}
-	for i, result := range report.Results {
-		if result.Ratio == nil {
-			continue
-		}
-		for j := range panels {
-			if panels[j].Title == rows[i].Panel {
-				panels[j].add(rows[i].Ours, rows[i].X, *result.Ours)
-				panels[j].add(rows[i].Ref, rows[i].X, *result.RefNS)
-			}
+	return list
+}
+
+// Add adds the points of a row to the curves of its panel, by the costs of its sides.
+func Add(panels []Panel, row Row, ours, ref float64) {
+	for i := range panels {
+		if panels[i].Title == row.Panel {
+			panels[i].add(row.Ours, row.X, ours)
+			panels[i].add(row.Ref, row.X, ref)
 		}
 	}
-	return report, nil
 }
 
 // add adds a point to a curve, unless it is not above 0, where a logarithmic axis has no place.
