@@ -18,6 +18,7 @@ func Rows(bin string) []bench.Row {
 	return []bench.Row{
 		{
 			Name:     "export.scrape.4k",
+			Ours:     "CPU time of a scrape of 4,096 flows: OpenMetrics, gzip",
 			Ref:      "the same text by strconv from ready names and labels, and the same gzip",
 			Bound:    3,
 			Unit:     "ns per scrape",
@@ -27,6 +28,7 @@ func Rows(bin string) []bench.Row {
 		},
 		{
 			Name:     "export.crowd",
+			Ours:     "each of 64 scrapes at a time of 8,192 flows, beside 300 clients that read nothing",
 			Ref:      "a scrape by a client that is alone",
 			Bound:    0.5,
 			Unit:     "ns per scrape",

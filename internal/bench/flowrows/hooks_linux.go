@@ -234,17 +234,19 @@ func (f *field) burst(ctx context.Context) (int64, error) {
 func (s *site) hookRows(most, least int) (rows []bench.Row) {
 	for _, r := range []struct {
 		name  string
+		ours  string
 		unit  string
 		bound float64
 		cost  func(*field, context.Context) (int64, error)
 	}{
-		{"start", "ns of CPU time per interface", 0.6, (*field).starting},
-		{"burst", "ns of CPU time per interface", 1.5, (*field).burst},
-		{"idle", "ns of CPU time per interface and second", 0.5, (*field).idle},
-		{"stop", "ns of CPU time per interface", 2.0, (*field).ending},
+		{"start", "a start", "ns of CPU time per interface", 0.6, (*field).starting},
+		{"burst", "interfaces that come at once", "ns of CPU time per interface", 1.5, (*field).burst},
+		{"idle", "a second", "ns of CPU time per interface and second", 0.5, (*field).idle},
+		{"stop", "an end", "ns of CPU time per interface", 2.0, (*field).ending},
 	} {
 		rows = append(rows, bench.Row{
 			Name:     fmt.Sprintf("hooks.%s.%d", r.name, most),
+			Ours:     fmt.Sprintf("%s, for each of %d interfaces", r.ours, most),
 			Ref:      fmt.Sprintf("the same with %d interfaces", least),
 			Bound:    r.bound,
 			Unit:     r.unit,

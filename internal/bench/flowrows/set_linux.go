@@ -22,15 +22,17 @@ import (
 func (s *site) setRows(n int, label string, full bool, start, apply, lock float64) (rows []bench.Row) {
 	for _, r := range []struct {
 		name, unit string
+		ours       string
 		bound      float64
 		open       func(ctx context.Context, n int) (*bench.Sides, error)
 	}{
-		{"set.start." + label, "ns of CPU time, of all processes", start, s.startOfSet},
-		{"set.apply.1of" + label, "ns of CPU time, of all processes", apply, s.applyOfOne},
-		{"set.lock." + label, "ns of CPU time, the longest piece", lock, s.lockOfSet},
+		{"set.start." + label, "ns of CPU time, of all processes", "a start until it counts: a file of " + label + " flows", start, s.startOfSet},
+		{"set.apply.1of" + label, "ns of CPU time, of all processes", "an apply of a file in which one of " + label + " flows differs", apply, s.applyOfOne},
+		{"set.lock." + label, "ns of CPU time, the longest piece", "a change of " + label + " flows: how long readers of the control lock are kept out", lock, s.lockOfSet},
 	} {
 		rows = append(rows, bench.Row{
 			Name:     r.name,
+			Ours:     r.ours,
 			Ref:      "reading the YAML of the file into nodes",
 			Bound:    r.bound,
 			Unit:     r.unit,

@@ -57,9 +57,10 @@ func Rows() []bench.Row {
 }
 
 func exactRows() []bench.Row {
-	hand := func(name string, frame []byte) bench.Row {
+	hand := func(name, ours string, frame []byte) bench.Row {
 		return bench.Row{
 			Name:  "xdp.hand." + name,
+			Ours:  ours,
 			Ref:   "a program written by hand for this flow, above empty",
 			Bound: 1.5,
 			Unit:  above,
@@ -68,11 +69,12 @@ func exactRows() []bench.Row {
 		}
 	}
 	return []bench.Row{
-		hand("match", frame(0)),
-		hand("miss", missing()),
-		hand("arp", arp()),
+		hand("match", "a packet of one UDP flow", frame(0)),
+		hand("miss", "a packet to another port", missing()),
+		hand("arp", "an ARP frame", arp()),
 		{
 			Name:  "xdp.one",
+			Ours:  "one UDP flow: parse, classify, count",
 			Ref:   "empty XDP_PASS",
 			Bound: 1.3,
 			Unit:  "ns per packet",
@@ -80,6 +82,7 @@ func exactRows() []bench.Row {
 		},
 		{
 			Name:  "xdp.exact.64k.hot",
+			Ours:  "65,536 exact 5-tuples, one flow",
 			Ref:   "same parser, BPF hash and per-CPU array, above empty",
 			Bound: 0.5,
 			Unit:  "ns per packet above empty",
@@ -87,6 +90,7 @@ func exactRows() []bench.Row {
 		},
 		{
 			Name:  "xdp.exact.64k.spread",
+			Ours:  "the same, all flows at random",
 			Ref:   "same parser, BPF hash and per-CPU array, above empty",
 			Bound: 0.4,
 			Unit:  "ns per packet above empty",
@@ -94,6 +98,7 @@ func exactRows() []bench.Row {
 		},
 		{
 			Name:  "xdp.smp",
+			Ours:  "`xdp.one` on two CPUs at once, one counter, none lost",
 			Ref:   "xdp.one: one CPU alone",
 			Bound: 1.1,
 			Unit:  "ns per packet and CPU",
@@ -109,6 +114,7 @@ func generatedRows() []bench.Row {
 	rows := []bench.Row{
 		{
 			Name:  "xdp.masked.1k.hot",
+			Ours:  "1,000 rules over 24 masks, one packet",
 			Ref:   "empty XDP_PASS" + seeded,
 			Bound: 1.8,
 			Unit:  whole,
@@ -116,6 +122,7 @@ func generatedRows() []bench.Row {
 		},
 		{
 			Name:  "xdp.masked.1k.spread",
+			Ours:  "the same rules, a trace of 65,536 packets",
 			Ref:   "empty XDP_PASS" + seeded,
 			Bound: 7.5,
 			Unit:  whole,
@@ -123,6 +130,7 @@ func generatedRows() []bench.Row {
 		},
 		{
 			Name:     "xdp.masked.16k.spread",
+			Ours:     "16,000 rules over 200 masks, a trace",
 			Ref:      "empty XDP_PASS" + seeded,
 			Bound:    12,
 			Unit:     whole,
@@ -131,6 +139,7 @@ func generatedRows() []bench.Row {
 		},
 		{
 			Name:  "xdp.ranges.1k.spread",
+			Ours:  "the rules of `xdp.masked.1k.spread`, each with random ranges of both ports",
 			Ref:   "xdp.masked.1k.spread: no ranges" + seeded,
 			Bound: 1.3,
 			Unit:  whole,
@@ -141,6 +150,7 @@ func generatedRows() []bench.Row {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, bench.Row{
 				Name:     fmt.Sprintf("xdp.classbench.%s.%dk", f, n/1000),
+				Ours:     fmt.Sprintf("%d,000 rules of the family %s, a trace", n/1000, f),
 				Ref:      "linear matcher in BPF, above empty" + seeded,
 				Bound:    0.1,
 				Unit:     above,
@@ -154,6 +164,7 @@ func generatedRows() []bench.Row {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, aclRow(bench.Row{
 				Name:     fmt.Sprintf("xdp.classbench.%s.%dk.rte", f, n/1000),
+				Ours:     fmt.Sprintf("the set of `xdp.classbench.%s.%dk`, classification alone", f, n/1000),
 				Ref:      "DPDK's rte_acl one packet at a time, classification alone" + seeded,
 				Bound:    1,
 				Unit:     above,
@@ -166,6 +177,7 @@ func generatedRows() []bench.Row {
 	for _, n := range []int{1000, 16_000} {
 		rows = append(rows, bench.Row{
 			Name:     fmt.Sprintf("xdp.vs.lpm.%dk", n/1000),
+			Ours:     fmt.Sprintf("%d,000 destination prefixes of which the longest counts, a trace", n/1000),
 			Ref:      "BPF_MAP_TYPE_LPM_TRIE and per-CPU array, above empty" + seeded,
 			Bound:    1,
 			Unit:     above,
@@ -178,6 +190,7 @@ func generatedRows() []bench.Row {
 	rows = append(rows,
 		bench.Row{
 			Name:  "xdp.nonip.24",
+			Ours:  "an ARP frame with 1,000 rules over 24 masks",
 			Ref:   "empty XDP_PASS, the same ARP frame" + seeded,
 			Bound: 1.3,
 			Unit:  whole,
@@ -185,6 +198,7 @@ func generatedRows() []bench.Row {
 		},
 		bench.Row{
 			Name:  "xdp.otherip.1",
+			Ours:  "an IPv6 frame with one IPv4 rule",
 			Ref:   "empty XDP_PASS, the same IPv6 frame" + seeded,
 			Bound: 1.3,
 			Unit:  whole,
@@ -192,6 +206,7 @@ func generatedRows() []bench.Row {
 		},
 		bench.Row{
 			Name:     "xdp.update.10k",
+			Ours:     "one rule added to 10,000",
 			Ref:      "one rule added to 100" + seeded,
 			Bound:    2,
 			Unit:     "ns per change, wall time",
@@ -200,6 +215,7 @@ func generatedRows() []bench.Row {
 		},
 		bench.Row{
 			Name:     "xdp.load.16k",
+			Ours:     "CPU time of 16,000 rules over 200 masks, from nothing to attached",
 			Ref:      "one rule, and a BPF hash for each mask, filled by one batch" + seeded,
 			Bound:    16, // building the trees looks at every rule once on each level, and several times where it chooses a cut
 			Unit:     "ns of CPU time per load",
@@ -229,9 +245,10 @@ type worstInput struct {
 
 // worstRows are about the packet that costs most. Their bounds are ratios to an empty program of about 20 ns.
 func worstRows(seeded string) []bench.Row {
-	row := func(name string, bound float64, generate func() worstInput) bench.Row {
+	row := func(name, set string, bound float64, generate func() worstInput) bench.Row {
 		return bench.Row{
 			Name:     "xdp.worst." + name,
+			Ours:     "the worst packet of " + set,
 			Ref:      "empty XDP_PASS" + seeded,
 			Bound:    bound,
 			Unit:     "ns per packet, the worst that a search finds",
@@ -241,19 +258,20 @@ func worstRows(seeded string) []bench.Row {
 		}
 	}
 	rows := []bench.Row{
-		row("masked.1k", 6, func() worstInput { return worstInput{rules: classbench.Masked(1000, 24, seed)} }),
-		row("ranges.1k", 6, func() worstInput { return worstInput{rules: classbench.Ranges(1000, seed)} }),
+		row("masked.1k", "1,000 rules over 24 masks", 6, func() worstInput { return worstInput{rules: classbench.Masked(1000, 24, seed)} }),
+		row("ranges.1k", "1,000 rules with ranges of ports", 6, func() worstInput { return worstInput{rules: classbench.Ranges(1000, seed)} }),
 	}
 	for _, f := range classbench.Families() {
 		for _, n := range []int{1000, 10_000} {
-			rows = append(rows, row(fmt.Sprintf("%s.%dk", f, n/1000), 60, func() worstInput { return worstInput{rules: classbench.Generate(f, n, seed)} }))
+			rows = append(rows, row(fmt.Sprintf("%s.%dk", f, n/1000), fmt.Sprintf("%d,000 rules of the family %s", n/1000, f), 60, func() worstInput { return worstInput{rules: classbench.Generate(f, n, seed)} }))
 		}
 	}
 	return append(rows,
-		row("fewbits.3k", 400, func() worstInput { return worstInput{scattered: classbench.FewBits(3000, seed)} }),
-		row("nested.3k", 400, func() worstInput { return worstInput{scattered: classbench.Nested(3000)} }),
+		row("fewbits.3k", "3,000 rules over few bits that somebody chose to be slow, without `xdp.worst_cost`", 400, func() worstInput { return worstInput{scattered: classbench.FewBits(3000, seed)} }),
+		row("nested.3k", "3,000 nested rules that somebody chose to be slow, without `xdp.worst_cost`", 400, func() worstInput { return worstInput{scattered: classbench.Nested(3000)} }),
 		bench.Row{
 			Name:     "xdp.worst.ipv6.extensions",
+			Ours:     "an IPv6 packet with eight extension headers",
 			Ref:      "the same without extension headers",
 			Bound:    7,
 			Unit:     "ns per packet",
