@@ -80,7 +80,7 @@ func start(ctx context.Context, open *bench.Closers, bin string, flows int) (*ex
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for flowtally export to serve: %w", ctx.Err())
 	case <-time.After(patience):
-		return nil, fmt.Errorf("flowtally export did not serve within %v", patience)
+		return nil, fmt.Errorf("%w: flowtally export did not serve within %v", bench.ErrDisturbed, patience)
 	}
 }
 

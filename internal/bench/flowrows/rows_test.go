@@ -1,6 +1,9 @@
 package flowrows
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +21,37 @@ func TestRowsAreMeasured(t *testing.T) {
 		return strings.HasPrefix(r.Name, "hooks.") || strings.HasPrefix(r.Name, "set.") // below, with less
 	})
 	rowtest.Measure(t, rowtest.NotInBenchShort(t, rows))
+}
+
+// TestStartThatTheLoadOfTheHostEndedIsMadeAgain: the bench asks for the instances again, and no other error is forgotten.
+func TestStartThatTheLoadOfTheHostEndedIsMadeAgain(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	for _, tt := range []struct {
+		says      string
+		disturbed bool
+	}{
+		{"configuring plugin: no reply in time, so it was killed", true},
+		{"no such file", false},
+	} {
+		bin := t.TempDir()
+		for _, name := range []string{"flowtally", "flowtally-plugin"} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho '"+tt.says+"' >&2\nexit 1\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := &site{bin: bin, made: make(map[kind]pair)}
+		err := s.make(t.Context(), running)
+		if err == nil || !strings.Contains(err.Error(), tt.says) || errors.Is(err, bench.ErrDisturbed) != tt.disturbed {
+			t.Errorf("%s: got %v", tt.says, err)
+		}
+		if _, kept := s.made[running]; kept == tt.disturbed {
+			t.Errorf("%s: the error is kept: %t", tt.says, kept)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestSetRowsAreMeasured(t *testing.T) {

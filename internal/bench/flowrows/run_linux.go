@@ -76,7 +76,7 @@ func (s *site) launch(ctx context.Context, file string) (_ *subject, end func() 
 
 	if err := ready(ctx, notes); err != nil {
 		err = errors.Join(err, stop(cmd.Process, ended)) // then nothing more is said
-		return nil, nil, fmt.Errorf("flowtally run: %w: %s", err, said.String())
+		return nil, nil, underLoad(fmt.Errorf("flowtally run: %w: %s", err, said.String()))
 	}
 	svc, err := plugin.Dial(ctx, socket)
 	if err != nil {
@@ -109,11 +109,13 @@ func ready(ctx context.Context, notes *net.UnixConn) error {
 	}
 }
 
-// stop ends a process in order, or by force when it takes too long.
+// stop ends a process in order, or by force when it takes too long. ended has the process's end, and has it again for the
+// next stop.
 func stop(p *os.Process, ended chan error) error {
 	_ = p.Signal(syscall.SIGTERM)
 	select {
-	case <-ended:
+	case err := <-ended:
+		ended <- err
 		return nil
 	case <-time.After(patience):
 		return errors.Join(fmt.Errorf("ending process %d: it did not end within %v", p.Pid, patience), p.Kill())
@@ -189,9 +191,20 @@ func (s *site) command(ctx context.Context, args ...string) (spent int64, err er
 		spent, err = bench.CPUOf(cmd.Process.Pid)
 	}
 	if err := errors.Join(cmd.Wait(), err); err != nil {
-		return 0, fmt.Errorf("flowtally %s: %w: %s", args[0], err, said.String())
+		return 0, underLoad(fmt.Errorf("flowtally %s: %w: %s", args[0], err, said.String()))
 	}
 	return spent, nil
+}
+
+// underLoad marks an error of a program that did not get an answer in time: on a host without load it would have. The
+// bench starts the program again.
+func underLoad(err error) error {
+	for _, late := range []string{"no reply in time", "no handshake in time", "has not answered within"} {
+		if strings.Contains(err.Error(), late) {
+			return fmt.Errorf("%w: %w", bench.ErrDisturbed, err)
+		}
+	}
+	return err
 }
 
 // collected is how long the memory of an instance must not have fallen, for its collections to be over:

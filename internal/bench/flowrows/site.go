@@ -2,6 +2,7 @@ package flowrows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -42,7 +43,7 @@ func (o one) sides(p pair) (*bench.Sides, error) {
 	}, nil
 }
 
-// make makes the two instances of a kind, once.
+// make makes the two instances of a kind, once. After an error of the host's load it can be called again.
 func (s *site) make(ctx context.Context, k kind) error {
 	if p, ok := s.made[k]; ok {
 		return p.err
@@ -57,6 +58,9 @@ func (s *site) make(ctx context.Context, k kind) error {
 	}
 	if p.err != nil {
 		p.err = fmt.Errorf("starting the instances to measure on: %w", p.err)
+	}
+	if errors.Is(p.err, bench.ErrDisturbed) {
+		return p.err // not kept: the next call may do better
 	}
 	s.made[k] = p
 	return p.err

@@ -53,7 +53,7 @@ func start(open *bench.Closers, cmd *exec.Cmd, width, height uint16) (int, error
 		ended <- err
 		return 0, fmt.Errorf("%s ended before its first screen: %w", name, err)
 	case <-time.After(patience):
-		return 0, fmt.Errorf("%s drew no screen within %v", name, patience)
+		return 0, fmt.Errorf("%w: %s drew no screen within %v", bench.ErrDisturbed, name, patience)
 	}
 }
 
