@@ -77,15 +77,26 @@ func (w *Writer) headerIntact() error {
 	return nil
 }
 
-// sampleEntries checks one live counter of each block, and the next one at the next call. That takes a few microseconds, and
-// finds a hole or an overwritten part of the catalogue after at most 64 calls.
+// sampleEntries checks one live counter of each block in a heartbeat period, and the next one of each block in the next
+// period. So it finds a hole or an overwritten part of the catalogue within 64 periods. A call checks the blocks that
+// are due since the last call, and at least as many as a segment has. It does not check all of them each time, because
+// each look at an entry is a cache miss, and every change of a flow calls Intact.
 func (w *Writer) sampleEntries() error {
-	w.sampled++
-	for n, live := range w.live {
+	now := Now()
+	periods := min(float64(now-w.sample.at)/float64(w.heartbeat), 1)
+	w.sample.at = now
+
+	for range min(max(int(periods*float64(len(w.live))), segmentBlocks), len(w.live)) {
+		if w.sample.block++; w.sample.block >= len(w.live) {
+			w.sample.block = 0
+			w.sample.row++
+		}
+		n, from := w.sample.block, w.sample.row%BlockLen
+		live := w.live[n]
 		if live == 0 {
 			continue
 		}
-		row := (bits.TrailingZeros64(bits.RotateLeft64(live, -w.sampled%BlockLen)) + w.sampled) % BlockLen
+		row := (bits.TrailingZeros64(bits.RotateLeft64(live, -from)) + from) % BlockLen
 		p, err := w.v.place(uint32(n*BlockLen + row))
 		if err != nil {
 			return err

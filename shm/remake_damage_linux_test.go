@@ -157,6 +157,36 @@ func TestHolesAreNoticed(t *testing.T) {
 	}
 }
 
+// Intact must find any one overwritten entry of two segments within 64 heartbeat periods, and within twice as many calls
+// if they follow one another at once.
+func TestIntactFindsAnyOverwrittenEntry(t *testing.T) {
+	for _, test := range []struct {
+		period time.Duration
+		calls  int
+	}{{time.Nanosecond, BlockLen}, {time.Hour, 2 * BlockLen}} {
+		w := mustCreate(t, Options{Path: mirrorPath(t), HeartbeatPeriod: test.period, History: -1})
+		handles := addN(t, w, 2*SegmentLen, false)
+		for _, k := range []int{0, 17, SegmentLen - 1, SegmentLen, 2*SegmentLen - 1} {
+			p, err := w.v.place(handles[k].Index)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := atomic.SwapUint64(&p.entry().identity, 0)
+
+			err = nil
+			for range test.calls {
+				if err = w.Intact(); err != nil {
+					break
+				}
+			}
+			if !errors.Is(err, ErrFormat) {
+				t.Errorf("counter %d, a period of %v: %v after %d calls", k, test.period, err, test.calls)
+			}
+			atomic.StoreUint64(&p.entry().identity, was)
+		}
+	}
+}
+
 // Even if somebody overwrote the header with its high-water marks, every reader of the old file gets ErrStale.
 func TestRemakeMarksAFileWithAnOverwrittenHeader(t *testing.T) {
 	path, w, e := webMirror(t)

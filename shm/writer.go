@@ -51,8 +51,15 @@ type Writer struct {
 	device     *DeviceSegment       // nil: nobody has asked for it
 	lastDevice map[Handle][2]uint64 // see LastDevice
 	waker      *waker               // nil: there is no page of waiters
-	sampled    int                  // the number of calls of sampleEntries
-	faulted    bool                 // an access to the mapped file has faulted; Remake clears it
+	sample     sample
+	faulted    bool // an access to the mapped file has faulted; Remake clears it
+}
+
+// sample is where sampleEntries ended.
+type sample struct {
+	block int   // checked last
+	row   int   // of the blocks, modulo BlockLen: their first live counter from there is checked
+	at    int64 // the time of the last call, as from Now
 }
 
 // tables hold what the writer needs to know about the mirror besides the file. adopt builds them from the catalogue.
