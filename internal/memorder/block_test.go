@@ -109,8 +109,6 @@ func blockQuick() *program {
 				return
 			}
 			read, k = 2, t.Acquire("cycle-acquire", cycleDone)
-			fields = b.load(t, last)
-			t.LoadFence("quick-fence")
 			if t.Load(b.seq) == last {
 				whole(t, fields, k)
 				return

@@ -91,8 +91,6 @@ func handleQuick(once bool) *program {
 		if !ok || gone {
 			return
 		}
-		value = t.Load(s.copies[last&1][0])
-		t.LoadFence("quick-fence")
 		now := t.Load(s.seq)
 		if now == last {
 			belongs(t, 1, value)

@@ -6,9 +6,9 @@
  * does, kill -9 included. ft_counter_open resolves a handle once. ft_load is for hot
  * paths: it makes no system call and allocates nothing.
  *
- * The ft_counter keeps the sequence word of its last whole read. If that is unchanged
- * behind the three words and a fence, the words are whole. Otherwise the plain form
- * reads them anew, at most FT_ATTEMPTS times.
+ * The ft_counter keeps the value of its last read, and the sequence word of that read. If
+ * the sequence word is unchanged, the value is current. Otherwise the plain form reads
+ * the three words anew, at most FT_ATTEMPTS times.
  *
  * FT_ERR_GONE: the counter was removed. FT_ERR_STALE: the writer gave the file up. It
  * marks the file, then moves each sequence word on, so that the plain form finds the
@@ -34,10 +34,10 @@ typedef struct ft_value {
 /* One counter, resolved. Fields are private. */
 typedef struct ft_counter {
 	const uint64_t *seq;
-	const uint64_t *current; /* the value in the copy (slot) that last makes current */
-	uint64_t last;           /* the sequence word of the last read; 0: take the plain form */
-	const uint64_t *values;  /* the value in copy (slot) 0 */
-	size_t copy_words;       /* from there to the value in copy (slot) 1 */
+	uint64_t last;          /* the sequence word of the last read; 0: take the plain form */
+	ft_value value;         /* what that read returned */
+	const uint64_t *values; /* the value in copy (slot) 0 */
+	size_t copy_words;      /* from there to the value in copy (slot) 1 */
 	const uint64_t *identity;
 	const uint64_t *replaced;
 	ft_handle handle;
@@ -65,17 +65,16 @@ __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_val
 		 * them in the other order: if we saw a moved seq, we see the mark. */
 		const int stale = ft_stale(c->replaced);
 		if (stale) return stale;
-		const uint64_t *value = c->values + (s & 1) * c->copy_words;
 		/* A removal stores RETIRED before the publish that raises the epoch in seq. We
 		 * have loaded seq with acquire. So LIVE here, of our generation, proves that the
 		 * copy under s does not belong to the slot's next counter.
 		 * (barrier identity-acquire, idle: read-fence orders this load before the second
 		 * one of seq.) */
 		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
-		const ft_value v = ft_triple(value);
+		const ft_value v = ft_triple(c->values + (s & 1) * c->copy_words);
 		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(c->seq) != s) continue;
-		c->current = value;
+		c->value = v;
 		/* A saturated epoch no longer tells of removals, so every read must take the
 		 * plain form. No published word is 0. */
 		c->last = s >> FT_EPOCH_SHIFT == FT_EPOCH_MAX ? 0 : s;
@@ -102,7 +101,6 @@ FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 		out->values = ft_word(segment, FT_SEG_RECORDS + slot * FT_REC_SIZE + FT_REC_SLOTS);
 		out->copy_words = FT_VAL_SIZE / 8;
 	}
-	out->current = out->values;
 	out->last = 0;
 	out->identity = ft_word(segment, slot * FT_ENT_SIZE + FT_ENT_IDENTITY);
 	out->replaced = ft_word(r->base, FT_HDR_REPLACED);
@@ -111,13 +109,14 @@ FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 }
 
 FT_API int ft_load(ft_counter *c, ft_value *out) {
-	/* The quick form. An earlier read has loaded c->last with acquire, so the words are
-	 * of publish c->last or later. If seq still is c->last after the fence, the writer has
-	 * not begun to overwrite this copy, and has removed no counter of the block. */
-	const ft_value v = ft_triple(c->current);
-	ft_fence(); /* barrier quick-fence */
-	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {
-		*out = v;
+	/* The quick form. c->value was read whole under c->last. If that still is the sequence
+	 * word, the writer has published nothing since, and has removed no counter of the block.
+	 * All other words here belong to this thread, so the order needs no barrier. The acquire
+	 * is for callers: what they load next is not older than the value. */
+	if (__builtin_expect(ft_acquire(c->seq) == c->last, 1)) {
+		out->packets = c->value.packets;
+		out->bytes = c->value.bytes;
+		out->sampled_at = c->value.sampled_at;
 		return FT_OK;
 	}
 	return ft_load_plain(c, out);

@@ -6,7 +6,7 @@
  *
  *   s = ft_acquire(seq); words...; ft_fence(); seq again, relaxed.
  *
- * (ft_load has done its acquire in an earlier read.)
+ * (The quick form of ft_load keeps the words of an earlier read, and loads seq alone.)
  *
  * The acquire orders the first load of seq before those of the words, so they are of
  * publish s or later. Before a writer overwrites them, it stores a newer sequence word

@@ -29,8 +29,8 @@ const schemaFile = "testdata/schema.json"
 
 // bounds are the required bounds of the rows.
 var bounds = map[string]float64{
-	"shm.read":                     2.2,
-	"shm.read.c":                   2.0,
+	"shm.read":                     2.0,
+	"shm.read.c":                   1.6,
 	"shm.read.busy":                1.2,
 	"shm.snapshot.16k":             1.3,
 	"shm.snapshot.256k":            1.15,

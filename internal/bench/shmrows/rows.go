@@ -13,14 +13,14 @@ func Rows() []bench.Row {
 			Name:  "shm.read",
 			Ours:  "a counter read (`HandleCounter.Load`, Go)",
 			Ref:   "three bare atomic loads, Go",
-			Bound: 2.2,
+			Bound: 2.0,
 			Open:  openRead,
 		},
 		{
 			Name:  "shm.read.c",
 			Ours:  "the same in C (`ft_load`)",
 			Ref:   "three bare acquire loads, C",
-			Bound: 2.0,
+			Bound: 1.6,
 			Open:  openReadC,
 		},
 		{
