@@ -10,24 +10,25 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// row is a row of the table: a counter, or the sum of a group.
+// row is a row of the table: a counter, or the sum of a group. As in view.Counter, the fields that a look touches for
+// every row are together.
 type row struct {
-	view.Counter
-	stale bool   // according to the entry; Counter.Stale is also true if the writer is dead
-	text  string // what a filter searches, in lower case
-
+	look   uint64    // the number of the last look that read the row; 0: none
 	value  shm.Value // the newest sample
 	before shm.Value // the base of the rate; without a sample time there is no rate
-	look   uint64    // the number of the last look that read the row; 0: none
 	trend  *trend    // nil: no record in the history yet
-
-	device *shm.Device // where a device writes the value; nil: nowhere, or unknown
-	sought bool        // device is known, until the entry changes
+	group  *group    // nil: the row is a counter
+	apart  int64     // time between the oldest and the newest value of a group, in ns
 
 	removed bool
-	entry   shm.Entry // only of a member of a group
-	group   *group    // nil: the row is a counter
-	apart   int64     // time between the oldest and the newest value of a group, in ns
+	stale   bool // according to the entry; Counter.Stale is also true if the writer is dead
+
+	view.Counter
+
+	text   string      // what a filter searches, in lower case
+	device *shm.Device // where a device writes the value; nil: nowhere, or unknown
+	sought bool        // device is known, until the entry changes
+	entry  shm.Entry   // only of a member of a group
 }
 
 func (r *row) handle() shm.Handle { return shm.Handle{Index: r.Index, Generation: r.Generation} }

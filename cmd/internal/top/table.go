@@ -39,7 +39,10 @@ func (a item) compare(b item) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(b.key, a.key), strings.Compare(a.text, b.text), cmp.Compare(a.place, b.place))
+	if c := cmp.Compare(b.key, a.key); c != 0 { // cmp.Or would compare the rest, too
+		return c
+	}
+	return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.place, b.place))
 }
 
 // sortBy changes the order. The cursor stays where it is on the screen.

@@ -78,32 +78,36 @@ func (w Writer) String() string {
 
 // Counter is one counter or one sum, with its value.
 type Counter struct {
+	// The fields that top touches for each of thousands of counters come first: it waits for memory more than it computes.
+
 	Index      uint32
 	Generation uint32
-	Name       string
 	Kind       string
-	Unit       string
-	Labels     map[string]string
-	Direction  string         // ingress or egress; "": not a flow
-	Sum        *selection.Sum // nil: not a sum
-	Source     string
-	ByteBasis  string
 
-	Valid           bool
-	Stale           bool
-	Ambiguous       bool
-	Gone            bool // the counter was removed while it was read
-	FromDevice      bool // read from the memory to which a device writes; SampledAt is the time of reading
-	Unread          bool // a device counts, but its memory is not readable: this is the published value
-	Discontinuities uint64
+	Valid         bool
+	Stale         bool
+	Ambiguous     bool
+	Gone          bool // the counter was removed while it was read
+	FromDevice    bool // read from the memory to which a device writes; SampledAt is the time of reading
+	Unread        bool // a device counts, but its memory is not readable: this is the published value
+	HasRate       bool
+	PacketsPerSec float64
+	BytesPerSec   float64
 
 	Packets   uint64 // or completions
 	Bytes     uint64 // or errors
 	SampledAt int64  // in ns of CLOCK_MONOTONIC; 0: never sampled, so Packets and Bytes mean nothing
 
-	HasRate       bool
-	PacketsPerSec float64
-	BytesPerSec   float64
+	// The rest is for those that are shown.
+
+	Discontinuities uint64
+	Name            string
+	Unit            string
+	Labels          map[string]string
+	Direction       string         // ingress or egress; "": not a flow
+	Sum             *selection.Sum // nil: not a sum
+	Source          string
+	ByteBasis       string
 }
 
 // NewCounter returns the counter of a catalogue's entry, without a value.
@@ -137,13 +141,13 @@ func (c *Counter) Show(v shm.Value, words bool) {
 }
 
 // Present reports whether there is a value. Absent is not zero.
-func (c Counter) Present() bool { return c.SampledAt != 0 }
+func (c *Counter) Present() bool { return c.SampledAt != 0 }
 
 // Completion reports whether the two values are completions and errors of a queue pair, rather than packets and bytes.
-func (c Counter) Completion() bool { return c.Kind == shm.KindCompletion }
+func (c *Counter) Completion() bool { return c.Kind == shm.KindCompletion }
 
 // units names the two values.
-func (c Counter) units() (first, second string) {
+func (c *Counter) units() (first, second string) {
 	if c.Completion() {
 		return "completions", "errors"
 	}
@@ -152,7 +156,7 @@ func (c Counter) units() (first, second string) {
 
 // age returns the age of the value. A device's value is current while the writer lives, because the writer's process keeps
 // the device open. After its death, the value may be as old as the last heartbeat.
-func (c Counter) age(r *Reading) int64 {
+func (c *Counter) age(r *Reading) int64 {
 	switch {
 	case c.FromDevice && r.Writer.Live():
 		return 0
@@ -163,7 +167,7 @@ func (c Counter) age(r *Reading) int64 {
 }
 
 // Note lists what to know before trusting the value.
-func (c Counter) Note() string {
+func (c *Counter) Note() string {
 	var notes []string
 	add := func(holds bool, text string) {
 		if holds {
@@ -198,10 +202,10 @@ func byKind(counters []Counter) (flows, completions []Counter) {
 }
 
 // firstCell returns the table cell for packets or completions.
-func (c Counter) firstCell() string { return c.cell(format.Count(c.Packets)) }
+func (c *Counter) firstCell() string { return c.cell(format.Count(c.Packets)) }
 
 // secondCell returns the table cell for bytes or errors.
-func (c Counter) secondCell() string {
+func (c *Counter) secondCell() string {
 	if !c.hasSecond() {
 		return "-"
 	}
@@ -209,7 +213,7 @@ func (c Counter) secondCell() string {
 }
 
 // AgeCell returns the table cell for the age of the value.
-func (c Counter) AgeCell(r *Reading) string {
+func (c *Counter) AgeCell(r *Reading) string {
 	if c.FromDevice && r.Writer.Live() {
 		return "now"
 	}
@@ -217,14 +221,14 @@ func (c Counter) AgeCell(r *Reading) string {
 }
 
 // cell returns s, or "-" if there is no value.
-func (c Counter) cell(s string) string {
+func (c *Counter) cell(s string) string {
 	if !c.Present() {
 		return "-"
 	}
 	return s
 }
 
-func (c Counter) rateCell(perSecond float64) string {
+func (c *Counter) rateCell(perSecond float64) string {
 	if !c.HasRate {
 		return "-"
 	}
@@ -233,7 +237,7 @@ func (c Counter) rateCell(perSecond float64) string {
 
 // SourceCell returns the table cell for the source, with a remark if the value comes from a device's words. For a sum it
 // has the number of counters.
-func (c Counter) SourceCell() string {
+func (c *Counter) SourceCell() string {
 	if c.Sum != nil {
 		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
 	}

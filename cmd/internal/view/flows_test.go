@@ -53,9 +53,9 @@ func TestFlowsPrintAsInTheGoldenFiles(t *testing.T) {
 	}
 	zero := now.Add(-time.Hour)
 	counters := Statuses{known: true, statusByName: map[string]statusJSON{
-		"dns": Counter{Unit: "packets", Generation: 1, SampledAt: 59*60*second + 5e6}.status(zero),
-		"out": Counter{Unit: "packets", Generation: 7}.status(zero), // never sampled
-		"web": Counter{Unit: "packets", Generation: 2, SampledAt: second, Discontinuities: 3, Stale: true, Ambiguous: true}.status(zero),
+		"dns": (&Counter{Unit: "packets", Generation: 1, SampledAt: 59*60*second + 5e6}).status(zero),
+		"out": (&Counter{Unit: "packets", Generation: 7}).status(zero), // never sampled
+		"web": (&Counter{Unit: "packets", Generation: 2, SampledAt: second, Discontinuities: 3, Stale: true, Ambiguous: true}).status(zero),
 	}}
 	for name, asJSON := range map[string]bool{"flows.txt": false, "flows.json": true} {
 		var b bytes.Buffer

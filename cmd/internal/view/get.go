@@ -61,7 +61,7 @@ func ToJSON(r *Reading) ReadingJSON {
 	return out
 }
 
-func (c Counter) counterJSON(r *Reading) CounterJSON {
+func (c *Counter) counterJSON(r *Reading) CounterJSON {
 	j := CounterJSON{
 		Name:       c.Name,
 		Kind:       c.Kind,

@@ -21,7 +21,7 @@ type statusJSON struct {
 
 // status returns the fields that say whether a counter's total is exact. zero is the wall-clock time at 0 of
 // CLOCK_MONOTONIC. Callers must compute it when they read the counter, because the two clocks drift.
-func (c Counter) status(zero time.Time) statusJSON {
+func (c *Counter) status(zero time.Time) statusJSON {
 	s := statusJSON{
 		Unit:            &c.Unit,
 		Generation:      &c.Generation,
@@ -46,7 +46,7 @@ type rateJSON struct {
 }
 
 // rates returns the rate of a counter, if it has one.
-func (c Counter) rates() (j rateJSON) {
+func (c *Counter) rates() (j rateJSON) {
 	switch {
 	case !c.HasRate:
 	case c.Completion():
@@ -61,7 +61,7 @@ func (c Counter) rates() (j rateJSON) {
 }
 
 // directionJSON returns the direction, or nil if the counter is not of a flow.
-func (c Counter) directionJSON() *string {
+func (c *Counter) directionJSON() *string {
 	if c.Direction == "" {
 		return nil
 	}

@@ -38,7 +38,7 @@ const ratesApart = 100
 
 // hasInterval reports whether all values of two samples are about the same time apart. For single counters this is
 // trivial.
-func (c Counter) hasInterval(before *Counter) bool {
+func (c *Counter) hasInterval(before *Counter) bool {
 	if c.Sum == nil || before.Sum == nil {
 		return c.Sum == before.Sum
 	}
@@ -48,10 +48,10 @@ func (c Counter) hasInterval(before *Counter) bool {
 
 // hasSecond reports whether there is a second value, bytes or errors. A sum has no bytes if its counters count them on
 // different bases.
-func (c Counter) hasSecond() bool { return c.Present() && (c.Sum == nil || c.Sum.HasBytes()) }
+func (c *Counter) hasSecond() bool { return c.Present() && (c.Sum == nil || c.Sum.HasBytes()) }
 
 // secondRateCell returns the table cell for the rate of bytes or errors.
-func (c Counter) secondRateCell() string {
+func (c *Counter) secondRateCell() string {
 	if !c.hasSecond() {
 		return "-"
 	}
@@ -59,7 +59,7 @@ func (c Counter) secondRateCell() string {
 }
 
 // sumNotes lists what to know before trusting a sum.
-func (c Counter) sumNotes() (notes []string) {
+func (c *Counter) sumNotes() (notes []string) {
 	s := c.Sum
 	addSome := func(n int, text string) {
 		if n > 0 {
@@ -139,7 +139,7 @@ func labelsOf(g selection.Group) map[string]*string {
 	return labels
 }
 
-func (c Counter) sumJSON(r *Reading) sumJSON {
+func (c *Counter) sumJSON(r *Reading) sumJSON {
 	s := c.Sum
 	j := sumJSON{
 		Labels:          labelsOf(s.Group),
