@@ -27,7 +27,9 @@ func Program(insns asm.Instructions, constants *ebpf.VariableSpec) (asm.Instruct
 		}
 
 		f.simplify(f.propagate())
-		f.removeDead()
+		if err := f.removeDead(); err != nil {
+			return nil, fmt.Errorf("folding function %s: %w", body[0].Symbol(), err)
+		}
 		folded, err := f.layout()
 		if err != nil {
 			return nil, fmt.Errorf("folding function %s: %w", body[0].Symbol(), err)

@@ -62,6 +62,24 @@ func TestFoldedProgramsDoTheSameInNoMoreInstructions(t *testing.T) {
 	})
 }
 
+// What only such a jump compares is left out with it.
+func TestJumpsThatDecideNothingAreLeftOut(t *testing.T) {
+	insns := asm.Instructions{
+		asm.LoadMem(asm.R0, asm.R1, 0, asm.DWord).WithSymbol("program"),
+		asm.LoadMem(asm.R2, asm.R1, 8, asm.DWord),
+		{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R2, Constant: 5, Offset: 1},
+		asm.Mov.Imm(asm.R3, 1), // nobody reads it
+		asm.Return(),
+	}
+	folded, err := Program(insns, program{section: make([]byte, sectionSize)}.constants())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folded) != 2 {
+		t.Errorf("want the first load and the return, got\n%v", folded)
+	}
+}
+
 func drawProgram(t *rapid.T) program {
 	p := program{section: make([]byte, sectionSize)}
 	for i := range sectionSize / 8 {

@@ -9,10 +9,6 @@ import (
 // layout returns the remaining instructions. To need few jumps, it puts an instruction directly behind one that leads to it, where
 // it can. The first instruction stays the first.
 func (f *function) layout() (asm.Instructions, error) {
-	if f.hasEmptyLoop() {
-		return nil, errEmptyLoop
-	}
-
 	l := arrangement{places: map[int]int{}}
 	for starts := []int{0}; len(starts) > 0; {
 		start := starts[0]

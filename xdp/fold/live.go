@@ -97,10 +97,18 @@ func sourceOf(ins *asm.Instruction) registers {
 // reads2 returns the registers of both operands.
 func reads2(ins *asm.Instruction) registers { return set(ins.Dst) | sourceOf(ins) }
 
-// removeDead leaves out instructions whose results nobody reads. It keeps the first one, to which the symbol of the function is
-// attached.
-func (f *function) removeDead() {
-	for f.removeDeadOnce() {
+// removeDead leaves out instructions whose results nobody reads, and jumps that lead to the same instruction either way. It keeps
+// the first one, to which the symbol of the function is attached.
+func (f *function) removeDead() error {
+	for {
+		for f.removeDeadOnce() {
+		}
+		if f.hasEmptyLoop() {
+			return errEmptyLoop
+		}
+		if !f.removeIdleJumps() {
+			return nil
+		}
 	}
 }
 
@@ -113,6 +121,22 @@ func (f *function) removeDeadOnce() (removed bool) {
 		}
 		_, writes, pure := f.effects(&f.insns[i])
 		if pure && writes&f.liveBehind(i, live) == 0 {
+			f.leaveOut(i)
+			removed = true
+		}
+	}
+	return removed
+}
+
+// removeIdleJumps leaves out conditional jumps that lead to the same instruction either way. Then nobody may read what they compare.
+// A jump to itself stays: without it, an empty loop would be left.
+func (f *function) removeIdleJumps() (removed bool) {
+	for i := range f.insns {
+		if i == 0 || f.gone[i] || !isConditional(&f.insns[i]) {
+			continue
+		}
+		next := f.skip(i + 1)
+		if next != i && next == f.skip(f.targets[i]) {
 			f.leaveOut(i)
 			removed = true
 		}
