@@ -17,7 +17,7 @@ type eventFile struct {
 	device string
 	file   *os.File
 	raw    syscall.RawConn
-	turn   chan struct{} // has an element while somebody waits, because the file has only one deadline
+	turn   chan struct{} // full while somebody waits, because the file has only one deadline
 	closed atomic.Bool
 }
 

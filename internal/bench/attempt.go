@@ -40,7 +40,7 @@ func (r *runner) row(ctx context.Context, row Row) Result {
 // timeOf is how long the attempts at a row may take.
 func (r *runner) timeOf(row Row) time.Duration { return max(r.RowTime, row.Time) }
 
-// disturbed is the result of a row of which no attempt was quiet, for the reason err. best is the best of them.
+// disturbed returns the result of a row without a quiet attempt. err says why; best has the narrowest interval.
 func (r *runner) disturbed(ctx context.Context, row Row, best summary, t tally, err error) Result {
 	busy := ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed)
 	if !busy {

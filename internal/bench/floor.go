@@ -24,9 +24,9 @@ func FloorCommand(name string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(self, slices.Concat([]string{floorWord, name}, args)...), nil
 }
 
-// FloorMain runs a floor, if this process was started by FloorCommand, and returns the exit code. In any other process
-// is is false.
-func FloorMain(floors map[string]Floor) (code int, is bool) {
+// FloorMain runs the floor that FloorCommand has started this process for, and returns its exit code. In any other process
+// started is false.
+func FloorMain(floors map[string]Floor) (code int, started bool) {
 	if len(os.Args) < 3 || os.Args[1] != floorWord {
 		return 0, false
 	}

@@ -77,8 +77,8 @@ func (m *Machine) identify(cpuinfo string) {
 	}
 }
 
-// Core names the family of processors by whose speed the figures are: "Zen 5". Of a family without a name here it has
-// the numbers.
+// Core names the family of the processor, such as "Zen 5". Figures of one family can be compared. A family without a name
+// here has its numbers.
 func (m Machine) Core() string {
 	if m.Vendor == "" {
 		return m.Arch

@@ -71,7 +71,7 @@ func measured(row Row, s summary, t tally) Result {
 	return r
 }
 
-// noisy is the result of a row that other work disturbed. best may be of no round.
+// noisy is the result of a row that other work disturbed. best is empty if no round was finished.
 func noisy(row Row, best summary, t tally, reason string) Result {
 	r := unmeasured(row, reason)
 	r.fill(best, t)
@@ -101,7 +101,7 @@ func (r *Result) fill(s summary, t tally) {
 	}
 }
 
-// judge sets the verdict of a noisy row: one that its whole interval shares, or none.
+// judge gives a noisy row a verdict only if its whole interval is on one side of the bound.
 func (r *Result) judge() {
 	r.Pass = nil
 	if r.Bound == nil || r.Low == nil {
@@ -112,7 +112,7 @@ func (r *Result) judge() {
 	}
 }
 
-// missed says that the row lies above its bound with its whole interval.
+// missed reports whether the whole interval is above the bound.
 func (r Result) missed() bool {
 	return r.Bound != nil && r.Low != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
 }

@@ -65,7 +65,7 @@ func summarise(rounds []round) summary {
 	return s
 }
 
-// width is that of the interval, as a share of the ratio. Infinite without an interval.
+// width is the width of the interval over the ratio. It is infinite without an interval.
 func (s summary) width() float64 {
 	if s.rounds == 0 || s.ratio <= 0 || math.IsInf(s.ratio, 0) {
 		return math.Inf(1)
@@ -73,7 +73,7 @@ func (s summary) width() float64 {
 	return (s.high - s.low) / s.ratio
 }
 
-// better returns that of two summaries with the narrower interval. Without intervals it is the one of more rounds.
+// better returns the summary with the narrower interval. Without intervals, more rounds win.
 func better(a, b summary) summary {
 	if wa, wb := a.width(), b.width(); wa < wb || wa == wb && a.rounds >= b.rounds {
 		return a

@@ -24,7 +24,7 @@ type Command struct {
 // Bound is the time that a trial may spend in one verb, or between two. A trial that takes longer hangs.
 const Bound = 5 * time.Second
 
-// Longest is the time that a trial may take. Verbs that return, but late, may be those of a busy host.
+// Longest is the time that a whole trial may take. On a busy host each verb may be late, and still return.
 const Longest = 4 * Bound
 
 // Options are the options of a guard.

@@ -53,11 +53,11 @@ func (g *Guard) try(r Request) (reply []byte, why string, err error) {
 		return <-replied, "", nil
 	}
 
-	_, verb, ok := page.Last()
-	if !ok {
-		verb = "no verb"
+	where := "outside of a verb"
+	if _, verb, ok := page.Last(); ok {
+		where = "in " + verb
 	}
-	why = fmt.Sprintf("a process that tried it out %s in %s", how, verb)
+	why = fmt.Sprintf("a process that tried it out %s %s", how, where)
 	if said := wrote.line(); said != "" {
 		why += ": it wrote " + said
 	}
@@ -121,7 +121,7 @@ func watch(ended <-chan error, page *verbpage.Page) (how string, hangs bool) {
 	defer ticker.Stop()
 
 	oldest := page.Oldest()
-	still := time.Duration(0) // for which the oldest verb has been under way, or none
+	still := time.Duration(0) // since the oldest verb changed
 	for passed := time.Duration(0); ; passed += look {
 		switch {
 		case still >= Bound:
@@ -135,6 +135,12 @@ func watch(ended <-chan error, page *verbpage.Page) (how string, hangs bool) {
 			return failure(err, page), false
 		case <-ticker.C:
 		}
+		select {
+		case err := <-ended: // the process is reaped, and its number may be another's
+			return failure(err, page), false
+		default:
+		}
+
 		if now := page.Oldest(); now != oldest {
 			oldest = now
 			still = 0

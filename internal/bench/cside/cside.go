@@ -46,8 +46,9 @@ func Compile(ctx context.Context, dir, name string, source []byte, flags ...stri
 	return bin, nil
 }
 
-// Program is a running C side.
+// Program is a running C side, or another program that answers in the same way.
 type Program struct {
+	name   string
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	kill   func() error
@@ -79,6 +80,7 @@ func Start(open *bench.Closers, bin string, args ...string) (*Program, error) {
 		return nil
 	})
 	return &Program{
+		name:   filepath.Base(bin),
 		stdin:  stdin,
 		stdout: bufio.NewReader(stdout),
 		kill:   cmd.Process.Kill,
@@ -88,7 +90,7 @@ func Start(open *bench.Closers, bin string, args ...string) (*Program, error) {
 // Ask has the program run n operations of a side, and returns the nanoseconds of one.
 func (p *Program) Ask(side string, n int) (float64, error) {
 	if _, err := fmt.Fprintf(p.stdin, "%s %d\n", side, n); err != nil {
-		return 0, fmt.Errorf("asking the C side: %w", err)
+		return 0, fmt.Errorf("asking %s: %w", p.name, err)
 	}
 	return p.reply()
 }
@@ -105,14 +107,14 @@ func (p *Program) Ready(d time.Duration) error {
 func (p *Program) reply() (float64, error) {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
-		return 0, fmt.Errorf("reading the reply of the C side: %w", err)
+		return 0, fmt.Errorf("reading the reply of %s: %w", p.name, err)
 	}
 	if reason, failed := strings.CutPrefix(strings.TrimSpace(line), "error: "); failed {
-		return 0, fmt.Errorf("C side: %s", reason)
+		return 0, fmt.Errorf("%s: %s", p.name, reason)
 	}
 	ns, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
 	if err != nil {
-		return 0, fmt.Errorf("reading the reply of the C side: %w", err)
+		return 0, fmt.Errorf("reading the reply of %s: %w", p.name, err)
 	}
 	return ns, nil
 }

@@ -17,7 +17,7 @@ type plainScrape struct {
 	out   bytes.Buffer
 }
 
-// plainLine is a line of the text. A comment is all name.
+// plainLine is a line of the text. A comment has no value.
 type plainLine struct {
 	name  []byte // with the labels and the blank behind them
 	value float64

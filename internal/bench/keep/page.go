@@ -107,7 +107,7 @@ func machineTable(files []File) string {
 	for _, f := range files {
 		m := f.Machine
 		processor := fmt.Sprintf("%s, family %d", m.CPU, m.Family)
-		if m.Model != 0 { // a machine of before this table has none
+		if m.Model != 0 { // a file older than this table has none
 			processor += fmt.Sprintf(", model %d, stepping %d", m.Model, m.Stepping)
 		}
 		line(&b, f.Core, processor, fmt.Sprint(m.CPUs), m.Kernel, protected(m), dates(f.Rows))

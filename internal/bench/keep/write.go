@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Check says whether figures can be kept in dir: before minutes of measuring, and not behind them.
+// Check reports whether figures can be kept in dir. Call it first: measuring takes minutes.
 func Check(dir string) error {
 	if _, err := Read(dir); err != nil {
 		return err

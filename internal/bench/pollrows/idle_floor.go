@@ -31,7 +31,9 @@ func startIdleFloor(open *bench.Closers, period time.Duration, counters int) (in
 		return 0, fmt.Errorf("starting an idle process: %w", err)
 	}
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	started := make(chan error, 1)
+	go func() { started <- cmd.Start() }() // not on the thread that measures, whose CPU the process would inherit
+	if err := <-started; err != nil {
 		return 0, fmt.Errorf("starting an idle process: %w", err)
 	}
 	open.Add(func() error { return errors.Join(alive.Close(), cmd.Wait()) })
@@ -46,11 +48,11 @@ func runIdle(args []string) error {
 	}
 	period, err := time.ParseDuration(args[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the period: %w", err)
 	}
 	counters, err := strconv.Atoi(args[1])
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the number of counters: %w", err)
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {

@@ -47,7 +47,7 @@ func openVPP(bin string) opener {
 				return nil, &probe.UnsupportedError{
 					Feature: "govpp",
 					Reason:  program + " is missing",
-					Fix:     "build it, as make bench does",
+					Fix:     "run make bench, which builds it",
 				}
 			}
 			ours, err := openMirror(open, bench.ThreadCPU)

@@ -44,11 +44,11 @@ func runFloor(args []string) error {
 	}
 	width, err := strconv.Atoi(args[1])
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the width: %w", err)
 	}
 	height, err := strconv.Atoi(args[2])
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the height: %w", err)
 	}
 	reader, err := shm.OpenReader(args[0])
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 const (
 	counters = 4096
 	period   = 100 * time.Millisecond // between two looks
-	looks    = 5                      // in one round
+	looks    = 8                      // in one round: two drawings of the large screen, which is drawn at every fourth look
 )
 
 // firstText is on the first screen, and on each one after it.
@@ -36,7 +36,7 @@ func Rows(bin string) []bench.Row {
 			Ref:      "a program that reads the counters, orders them and writes the whole screen",
 			Bound:    5.0, // the terminal library compares and draws each cell
 			Unit:     "ns of CPU time per look at 10 Hz",
-			Rounds:   9, // each takes a second
+			Rounds:   9, // each takes 1.6 s
 			Openings: 1,
 			Time:     30 * time.Second,
 			Open:     func(context.Context, bench.Env) (*bench.Sides, error) { return open(bin, t.width, t.height) },

@@ -15,5 +15,5 @@
 //     to another host.
 //
 // nftables counts at the ingress hook of the interface (a table of the family netdev), the nearest to XDP that it has.
-// Before a time is taken, the counters of nftables are compared with the packets that were sent. Ours are in each round.
+// Before a time is taken, the counters of nftables are compared with the packets that were sent. Our own are compared in each round.
 package vethrows

@@ -90,8 +90,8 @@ func attach(open *bench.Closers, rs *xdp.Datapath) error {
 	})
 }
 
-// openLoad loads n rules from nothing, until they decide the packets of a veth, against a load of one rule and the peer's
-// tables of the others.
+// openLoad times the load of n rules until they decide the packets of a veth. The floor loads one rule, and n rules into
+// plain BPF hashes.
 func openLoad(n, masks int) opener {
 	return func(context.Context, bench.Env) (*bench.Sides, error) {
 		rules := classbench.Masked(n, masks, seed)
@@ -107,8 +107,8 @@ func openLoad(n, masks int) opener {
 	}
 }
 
-// load takes the CPU time of the process from nothing until rules decide the packets of a veth, and until beside, unless nil, has loaded
-// what it loads.
+// load returns the CPU time that the process takes to load rules, to attach them to a veth, and for beside if that is not
+// nil.
 func load(rules []classbench.Rule, beside func(*bench.Closers) error) (ns float64, err error) {
 	var open bench.Closers
 	defer func() { err = errors.Join(err, open.Close()) }()

@@ -34,6 +34,6 @@
 //   - xdp.nonip.24, xdp.otherip.1: a frame that no rule can match, of ARP or of IPv6.
 //   - xdp.update.10k: Datapath.Add of one of 64 rules in turns, to 10,000 rules over 24 masks, against the same with 100.
 //   - xdp.load.16k: 16,000 rules over 200 masks from nothing to a veth. Against the same with one rule, and beside it what
-//     somebody would load first: for each mask a BPF hash, which gets its rules in one batch. The floor leaves out what
-//     makes the packets quick, which is building the trees.
+//     somebody would load first: for each mask a BPF hash, which gets its rules in one batch. The floor has neither
+//     the trees, which make the packets quick, nor the counters.
 package xdprows

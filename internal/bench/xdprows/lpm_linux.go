@@ -90,7 +90,7 @@ func openLPM(n int) opener {
 					Ours:      s.spread(traceOurs),
 					Base:      s.spread(traceEmpty),
 					Ref:       s.spread(traceLPM),
-					N:         tracePackets / 8, // the sides of a round see one part of the trace
+					N:         tracePackets / 8, // a part of the trace. The packets are random, so any part costs the same
 					MaxSpread: 0.3,
 				}, nil
 			})

@@ -159,7 +159,7 @@ func (s *set) loadTrace(packets []classbench.Packet) error {
 	return nil
 }
 
-// putBehind has one of the programs that make packets of the trace jump to p.
+// putBehind makes the program of the trace with the number which jump to p.
 func (s *set) putBehind(which int, p *ebpf.Program) error {
 	if err := s.trace.Maps["trace_next"].Put(uint32(which), p); err != nil {
 		return fmt.Errorf("putting a program behind the trace: %w", err)
