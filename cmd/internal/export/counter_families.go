@@ -1,6 +1,8 @@
 package export
 
 import (
+	"github.com/prometheus/common/expfmt"
+
 	"github.com/flowtally/flowtally/shm"
 
 	dto "github.com/prometheus/client_model/go"
@@ -11,6 +13,10 @@ import (
 type families struct {
 	epoch  uint64 // the epoch of the catalogue for which the series were built
 	byKind [kinds]family
+
+	// The text of the series in the format of the last scrape; nil: not made yet. Clients usually want one format.
+	texts      [kinds]*seriesText
+	textFormat expfmt.Format
 }
 
 // kind selects one of the families.
@@ -38,6 +44,7 @@ var described = [kinds]struct{ name, help string }{
 type family struct {
 	series []*dto.Metric // by row of the catalogue; nil if this family does not apply to the row
 	shown  []*dto.Metric // the subset with a value in this scrape
+	rows   []int         // the row of each one shown
 }
 
 // kindsOf returns the families for the two values of a counter: packets and bytes, or completions and errors.
@@ -58,6 +65,7 @@ func (f *families) render(l look, epoch uint64) []*dto.MetricFamily {
 
 	for k := range f.byKind {
 		f.byKind[k].shown = f.byKind[k].shown[:0]
+		f.byKind[k].rows = f.byKind[k].rows[:0]
 	}
 	for i := range l.series {
 		f.setValues(i, &l.series[i])
@@ -99,10 +107,12 @@ func (f *family) show(i int, v float64) {
 	m := f.series[i]
 	*m.Counter.Value = v
 	f.shown = append(f.shown, m)
+	f.rows = append(f.rows, i)
 }
 
 // build makes the series of rows, without values.
 func (f *families) build(rows []row) {
+	f.texts = [kinds]*seriesText{}
 	for k := range f.byKind {
 		f.byKind[k] = family{series: make([]*dto.Metric, len(rows))}
 	}

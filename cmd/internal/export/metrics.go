@@ -19,6 +19,9 @@ func (e *Exporter) writeMetrics(b *bytes.Buffer, format expfmt.Format, process p
 		return stamp{}, err
 	}
 	for _, f := range list {
+		if e.families.writeText(b, f, format) {
+			continue
+		}
 		if err := encoder.Encode(f); err != nil {
 			return stamp{}, fmt.Errorf("encoding %s: %w", f.GetName(), err)
 		}

@@ -20,7 +20,7 @@ func Rows(bin string) []bench.Row {
 			Name:     "export.scrape.4k",
 			Ours:     "CPU time of a scrape of 4,096 flows: OpenMetrics, gzip",
 			Ref:      "the same text by strconv from ready names and labels, and the same gzip",
-			Bound:    3,
+			Bound:    2,
 			Unit:     "ns per scrape",
 			Rounds:   9,
 			Openings: 2,

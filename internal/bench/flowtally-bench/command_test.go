@@ -94,7 +94,7 @@ var bounds = map[string]float64{
 	"hooks.burst.240":              1.5,
 	"hooks.idle.240":               0.5,
 	"hooks.stop.240":               2.0,
-	"export.scrape.4k":             3.0,
+	"export.scrape.4k":             2.0,
 	"xdp.vs.lpm.1k":                1,
 	"xdp.vs.lpm.16k":               1,
 	"xdp.vs.nft.concat":            1,
