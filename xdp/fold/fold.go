@@ -27,6 +27,7 @@ func Program(insns asm.Instructions, constants *ebpf.VariableSpec) (asm.Instruct
 		}
 
 		f.simplify(f.propagate())
+		f.compact()
 		if err := f.removeDead(); err != nil {
 			return nil, fmt.Errorf("folding function %s: %w", body[0].Symbol(), err)
 		}
@@ -80,7 +81,7 @@ func functions(insns asm.Instructions) []asm.Instructions {
 	return append(list, insns[start:])
 }
 
-// function is a function during folding. Until layout, instructions keep their indices, and jumps lead to indices.
+// function is a function during folding. Until layout, jumps lead to indices of instructions.
 type function struct {
 	parameters map[string]int // number of parameters, by the name of a function
 	constants  *ebpf.VariableSpec
@@ -141,6 +142,30 @@ func isCall(ins *asm.Instruction) bool { return ins.OpCode.JumpOp() == asm.Call 
 
 // leaveOut leaves out an instruction. The first one stays: the symbol of the function is attached to it.
 func (f *function) leaveOut(i int) { f.gone[i] = i != 0 }
+
+// compact takes the instructions that are left out off the lists, so that later steps need not look at them. Indices change.
+func (f *function) compact() {
+	places := make([]int, len(f.insns)) // by old index; of an instruction that is left out, the place of the next one
+	n := 0
+	for i := range f.insns {
+		places[i] = n
+		if f.gone[i] {
+			continue
+		}
+		f.insns[n] = f.insns[i]
+		f.targets[n] = f.targets[i]
+		n++
+	}
+	f.insns = f.insns[:n]
+	f.targets = f.targets[:n]
+	f.gone = make([]bool, n)
+
+	for i, to := range f.targets {
+		if to >= 0 {
+			f.targets[i] = places[to]
+		}
+	}
+}
 
 // next returns the indices of the instructions that may follow one; -1 stands for none.
 func (f *function) next(i int) (behind, target int) {
