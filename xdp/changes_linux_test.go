@@ -145,39 +145,50 @@ func TestEveryRuleOfManyMasksIsFound(t *testing.T) {
 	}
 }
 
-// No window can tell these rules apart, so they form a single list. There is a packet for each position in it: in the walk for
-// IPv4, after it in ft_far, and in the walk for any key.
+// No window can tell these rules apart, so they form a single list. There is a packet for each position in it: in the walk, and
+// behind it in each call of ft_list. The walk itself has fewer rules if they look at more than addresses and ports, such as TTL.
 func TestEveryRuleOfALongListIsFound(t *testing.T) {
-	for _, n := range []int{16, 17, 80, 81, 200} {
-		dp := openTest(t, Options{MaxRules: 256, MaxCounters: 256})
-		rules := make([]Rule, n)
-		for i := range rules {
-			r := exact4(0, 0, 0, 0, mustCounter(t, dp, fmt.Sprint(i)))
-			for j := range 8 {
-				r.Mask.Out.Addr[j] = 0x10
-			}
-			r.Mask.Out.L4 = [4]byte{}
-			r.Ports[0] = Ports{Src: Range{First: uint16(n - i), Last: 65534}, Dst: Range{First: 1, Last: 65534}}
-			r.Order = uint32(i)
-			rules[i] = r
+	for _, n := range []int{16, 17, 18, 81, 82, 200} {
+		everyRuleOfAListIsFound(t, n, 0)
+	}
+	for _, n := range []int{4, 5, 6, 69, 70, 200} {
+		everyRuleOfAListIsFound(t, n, 64)
+	}
+}
+
+func everyRuleOfAListIsFound(t *testing.T, n int, ttl uint8) {
+	t.Helper()
+	dp := openTest(t, Options{MaxRules: 256, MaxCounters: 256})
+	rules := make([]Rule, n)
+	for i := range rules {
+		r := exact4(0, 0, 0, 0, mustCounter(t, dp, fmt.Sprint(i)))
+		for j := range 8 {
+			r.Mask.Out.Addr[j] = 0x10
 		}
-		mustAdd(t, dp, rules...)
-		forest := &dp.tables.forest
-		last := packetOf(&rules[n-1], func() uint64 { return 0 })
-		key := tree.Key(*last.words())
-		var w tree.Walk
-		if forest.set.Walk(&w, &key, forest.entryMatches); w.Entries != n {
-			t.Errorf("a list of %d rules, want %d", w.Entries, n)
+		r.Mask.Out.L4 = [4]byte{}
+		r.Ports[0] = Ports{Src: Range{First: uint16(n - i), Last: 65534}, Dst: Range{First: 1, Last: 65534}}
+		r.Order = uint32(i)
+		if ttl != 0 {
+			r.Key.Out.TTL, r.Mask.Out.TTL = ttl, 0xff
 		}
-		p := program(t, dp, HookIngress, 1)
-		for i := range rules {
-			runFrame(t, p, udp4(0x01010101, 0x01010101, uint16(n-i), 9, 64))
-		}
-		runFrame(t, p, udp4(0x01010101, 0x01010101, 0, 9, 64))
-		for i, r := range rules {
-			if got := readOne(t, dp, r.Counter).Packets; got != 1 {
-				t.Errorf("rule %d of %d counts %d packets, want 1", i, n, got)
-			}
+		rules[i] = r
+	}
+	mustAdd(t, dp, rules...)
+	forest := &dp.tables.forest
+	last := packetOf(&rules[n-1], func() uint64 { return 0 })
+	key := tree.Key(*last.words())
+	var w tree.Walk
+	if forest.set.Walk(&w, &key, forest.entryMatches); w.Entries != n {
+		t.Errorf("a list of %d rules, want %d", w.Entries, n)
+	}
+	p := program(t, dp, HookIngress, 1)
+	for i := range rules {
+		runFrame(t, p, udp4(0x01010101, 0x01010101, uint16(n-i), 9, 64))
+	}
+	runFrame(t, p, udp4(0x01010101, 0x01010101, 0, 9, 64))
+	for i, r := range rules {
+		if got := readOne(t, dp, r.Counter).Packets; got != 1 {
+			t.Errorf("rule %d of %d counts %d packets, want 1", i, n, got)
 		}
 	}
 }

@@ -54,9 +54,6 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	if c.need&needTree != 0 {
 		conf.TreeMask = uint32(l.g.words - 1)
 	}
-	if conf.TreeMask == 0 && len(c.tuples) == 1 && c.tuples[0].Words == 1<<wordHot|1<<wordAddr {
-		conf.Exact = 1
-	}
 	conf.One = oneRule(conf, c.tuples)
 	return conf
 }

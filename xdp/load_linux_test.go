@@ -57,3 +57,57 @@ func TestVerifierWorkOfAllLayersIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A rule with a range of ports is in the trees.
+func TestVerifierWorkOfTreesIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		mask func(m *Key)
+	}{
+		{"IPv4", func(m *Key) {}},
+		{"IPv6", func(m *Key) { m.Out.Addr[31] = 1 }},
+		{"VLAN", func(m *Key) { m.Out.VLAN[0][1] = 1 }},
+		{"TOS", func(m *Key) { m.Out.TOS = 1 }},
+		{"TCP flags", func(m *Key) { m.Out.TCPFlags, m.Out.TCPHigh = 1, 1 }},
+		{"MAC", func(m *Key) { m.Out.EthSrc[5] = 1 }},
+		{"outer", func(m *Key) {
+			for w := range levelWords {
+				m.words()[w] = 1 << 8
+			}
+		}},
+		{"all", func(m *Key) {
+			for w := range m.words() {
+				m.words()[w] = 1 << 8
+			}
+		}},
+	} {
+		for _, exact := range []int{0, 1, 3} { // masks that are hashed
+			dp := openTest(t, Options{MaxRules: 8192})
+			id := mustCounter(t, dp, "a")
+			ranged := Rule{Counter: id}
+			tt.mask(&ranged.Mask)
+			ranged.Mask.Out.Flags |= FlagL4
+			ranged.Key.Out.Flags = ranged.Mask.Out.Flags
+			ranged.Mask.Out.L4 = [4]byte{}
+			ranged.Ports[0].Dst = Range{First: 1, Last: 1000}
+			rules := []Rule{ranged}
+			for i := range exact * 1000 {
+				r := exact4(uint32(i), 2, 3, uint16(i), id)
+				r.Order = uint32(1 + i)
+				tt.mask(&r.Mask)
+				r.Mask.Out.Addr[3] = byte(0xff - i%exact)
+				r.Key = r.Key.Under(r.Mask)
+				rules = append(rules, r)
+			}
+			mustAdd(t, dp, rules...)
+			for _, h := range []Hook{HookIngress, HookEgress} {
+				program(t, dp, h, 1)
+				t.Logf("%s, %d hashed masks, %s: %d instructions verified", tt.name, len(dp.constants.tuples), h, dp.Stats().Insns)
+				if dp.Stats().Insns > 500_000 {
+					t.Errorf("%s, %d hashed masks, %s: %d instructions, of 1,000,000 that the kernel allows",
+						tt.name, len(dp.constants.tuples), h, dp.Stats().Insns)
+				}
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package xdp
 import (
 	"encoding/binary"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf/features"
@@ -11,13 +12,19 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// A function's return costs some CPUs as much as five loads, and the program runs for every packet of the interface.
-// TestPacketsOfGeneratedSetsTouchFewLines of internal/bench/xdprows follows the packets of many rules.
-func TestOrdinaryPacketsOfOneFlowCallNoFunction(t *testing.T) {
+// needInlineCPU asks for a kernel that writes the number of the CPU into the program.
+func needInlineCPU(t *testing.T) {
+	t.Helper()
 	need.BPF(t)
 	if v, err := features.LinuxVersionCode(); err != nil || v < 6<<16|10<<8 || runtime.GOARCH != "amd64" {
 		need.Missing(t, "kernel:6.10", "the program calls the kernel for the number of the CPU, except on x86-64 since Linux 6.10")
 	}
+}
+
+// A function's return costs some CPUs as much as five loads, and the program runs for every packet of the interface.
+// TestPacketsOfGeneratedSetsTouchFewLines of internal/bench/xdprows follows the packets of many rules.
+func TestOrdinaryPacketsOfOneFlowCallNoFunction(t *testing.T) {
+	needInlineCPU(t)
 	dp := openTest(t, Options{MaxRules: 1024})
 	mustAdd(t, dp, exact4(1, 2, 3, 4, mustCounter(t, dp, "a")))
 	p, err := dp.Load(0, HookIngress, false)
@@ -51,5 +58,151 @@ func TestOrdinaryPacketsOfOneFlowCallNoFunction(t *testing.T) {
 			t.Errorf("%s: verdict %d, %d calls and %d instructions; want %d, none and at most %d",
 				tt.name, verdict, c.Calls, c.Instructions, verdictPass, tt.most)
 		}
+	}
+}
+
+// frame6 is a frame like that of udp4, from ::src to ::dst.
+func frame6(src, dst uint32, sport, dport uint16) []byte {
+	b := make([]byte, 80)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60})
+	b[20], b[21] = 17, 64
+	binary.BigEndian.PutUint16(b[18:], uint16(len(b)-54))
+	binary.BigEndian.PutUint32(b[34:], src)
+	binary.BigEndian.PutUint32(b[50:], dst)
+	binary.BigEndian.PutUint16(b[54:], sport)
+	binary.BigEndian.PutUint16(b[56:], dport)
+	binary.BigEndian.PutUint16(b[58:], uint16(len(b)-54))
+	return b
+}
+
+// withTag returns a frame with one tag more, that of VLAN 5.
+func withTag(frame []byte) []byte {
+	return slices.Insert(slices.Clone(frame), 12, 0x81, 0, 0, 5)
+}
+
+// withExtension returns a frame of IPv6 with a header of destination options, which has 8 bytes of padding.
+func withExtension(frame []byte) []byte {
+	b := slices.Insert(slices.Clone(frame), 54, frame[20], 0, 1, 4, 0, 0, 0, 0)
+	b[20] = 60
+	return b
+}
+
+// exact6 is the rule of the frames of frame6.
+func exact6(src, dst uint32, sport, dport uint16, counter uint32) Rule {
+	r := exact4(0, 0, sport, dport, counter)
+	k, m := &r.Key.Out, &r.Mask.Out
+	k.Flags = k.Flags&^FlagIPv4 | FlagIPv6
+	m.Flags = m.Flags&^FlagIPv4 | FlagIPv6
+	clear(k.Addr[:])
+	binary.BigEndian.PutUint32(k.Addr[12:], src)
+	binary.BigEndian.PutUint32(k.Addr[28:], dst)
+	for i := range m.Addr {
+		m.Addr[i] = 255
+	}
+	return r
+}
+
+// onVLAN returns a rule that also wants one tag, of VLAN 5.
+func onVLAN(r Rule) Rule {
+	r.Key.Out.Flags |= FlagTag1
+	r.Mask.Out.Flags |= FlagTag1 | FlagTag2
+	r.Key.Out.VLAN[0] = [2]byte{0, 5}
+	r.Mask.Out.VLAN[0] = [2]byte{0x0f, 0xff}
+	return r
+}
+
+// under returns a rule without the low bits of its source, which are those of the last four bytes of the address.
+func under(r Rule, bits int) Rule {
+	end := 4
+	if r.Mask.Out.Flags&FlagIPv6 != 0 {
+		end = 16
+	}
+	mask := uint32(0xffffffff) << bits
+	m, k := r.Mask.Out.Addr[end-4:end], r.Key.Out.Addr[end-4:end]
+	binary.BigEndian.PutUint32(m, mask)
+	binary.BigEndian.PutUint32(k, binary.BigEndian.Uint32(k)&mask)
+	return r
+}
+
+// The packets have one header more than those of TestOrdinaryPacketsOfOneFlowCallNoFunction, or rules of more masks. The test prints the
+// second table of docs/classifier.md, "Constants".
+func TestPacketsCallNoFunction(t *testing.T) {
+	needInlineCPU(t)
+	v4 := func(i uint32) []byte { return udp4(1<<20+i<<8, 9, 5, uint16(i), 64) }
+	v6 := func(i uint32) []byte { return frame6(1<<20+i<<8, 9, 5, uint16(i)) }
+	rule4 := func(i, id uint32) Rule { return exact4(1<<20+i<<8, 9, 5, uint16(i), id) }
+	rule6 := func(i, id uint32) Rule { return exact6(1<<20+i<<8, 9, 5, uint16(i), id) }
+	masked := func(rule func(i, id uint32) Rule, masks uint32) func(i, id uint32) Rule {
+		return func(i, id uint32) Rule { return under(rule(i, id), int(i%masks)) }
+	}
+	tagged := func(rule func(i, id uint32) Rule) func(i, id uint32) Rule {
+		return func(i, id uint32) Rule { return onVLAN(rule(i, id)) }
+	}
+	for _, tt := range []struct {
+		name  string
+		rules int
+		rule  func(i, id uint32) Rule
+		frame func(i uint32) []byte
+		calls int  // of one packet, at most
+		miss  bool // no rule matches
+	}{
+		{"exact IPv4", 1000, rule4, v4, 0, false},
+		{"exact IPv4, tagged packets", 1000, rule4, func(i uint32) []byte { return withTag(v4(i)) }, 0, false},
+		{"one flow of IPv4, tagged packets", 1, rule4, func(i uint32) []byte { return withTag(v4(i)) }, 0, false},
+		{"exact IPv4 and a VLAN", 1000, tagged(rule4), func(i uint32) []byte { return withTag(v4(i)) }, 0, false},
+		{"exact IPv4 and a VLAN, untagged packets", 1000, tagged(rule4), v4, 0, true},
+		{"two masks of IPv4", 1000, masked(rule4, 2), v4, 0, false},
+		{"two masks of IPv4 and a VLAN", 1000, tagged(masked(rule4, 2)), func(i uint32) []byte { return withTag(v4(i)) }, 0, false},
+		{"trees of IPv4", 1000, masked(rule4, 8), v4, 0, false},
+		{"trees of IPv4, tagged packets", 1000, masked(rule4, 8), func(i uint32) []byte { return withTag(v4(i)) }, 0, false},
+		{"trees of IPv4 and a VLAN", 1000, tagged(masked(rule4, 8)), func(i uint32) []byte { return withTag(v4(i)) }, 0, false},
+		{"exact IPv6", 1000, rule6, v6, 0, false},
+		{"exact IPv6, tagged packets", 1000, rule6, func(i uint32) []byte { return withTag(v6(i)) }, 0, false},
+		{"exact IPv6, an extension header", 1000, rule6, func(i uint32) []byte { return withExtension(v6(i)) }, 2, false},
+		{"two masks of IPv6", 1000, masked(rule6, 2), v6, 0, false},
+		{"trees of IPv6", 1000, masked(rule6, 8), v6, 0, false},
+		{"trees of IPv6, an extension header", 1000, masked(rule6, 8), func(i uint32) []byte { return withExtension(v6(i)) }, 2, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dp := openTest(t, Options{MaxRules: 2048})
+			id := mustCounter(t, dp, "a")
+			var rules []Rule
+			for i := range uint32(tt.rules) {
+				r := tt.rule(i, id)
+				r.Order = i
+				r.Drop = true // so that the verdict tells a match
+				rules = append(rules, r)
+			}
+			mustAdd(t, dp, rules...)
+			p := program(t, dp, HookIngress, 1)
+			m, err := interp.Loaded(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			buffer := tt.frame(0)
+			context := m.Packet(buffer)
+			var instructions, calls, lines int
+			for i := range uint32(tt.rules) {
+				copy(buffer, tt.frame(i))
+				verdict, c, err := m.Run(context)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if match := verdict == xdpDrop; match == tt.miss {
+					t.Fatalf("packet %d: match %v", i, match)
+				}
+				instructions += c.Instructions
+				calls += c.Calls
+				lines += c.Lines
+				if c.Calls > tt.calls {
+					t.Errorf("packet %d: %d calls, want at most %d", i, c.Calls, tt.calls)
+					break
+				}
+			}
+			mean := func(sum int) float64 { return float64(sum) / float64(tt.rules) }
+			t.Logf("a packet: %.1f instructions, %.2f calls, %.1f lines; %d instructions verified",
+				mean(instructions), mean(calls), mean(lines), dp.Stats().Insns)
+		})
 	}
 }

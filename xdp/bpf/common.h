@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Most frames have no tag, and IPv4 without options and fragments, or IPv6 without extension headers and with
- * TCP or UDP. Their key is made here, its two hottest words in
- * registers. Parsing an unneeded field costs less than a test for the need, and neighbours are
- * tested as one word: the length of this path, in instructions, is its cost.
+ * Most frames have at most one tag, and behind it IPv4 without options and fragments, or IPv6 without extension headers
+ * and with TCP or UDP. Their key is made here, its two hottest words in registers. Parsing an unneeded field costs less
+ * than a test for the need, and neighbours are tested as one word: the length of this path, in instructions, is its cost.
  */
 #include "parse.h"
 
-/* The words of a common frame's key other than the two hot ones. */
-static __always_inline void ft_fill_common(void *p, struct ft_key *k, __u32 need, _Bool v4)
+/* What the tag of a common frame gives its key. All but eth is 0 without a tag. */
+struct ft_tagged {
+	void *eth; /* the Ethernet header */
+	__u64 flags; /* in the hot word */
+	__u64 tags; /* the word of the tags */
+};
+
+#define FT_HOT_TAG1 FT_PACK(FT_TAG1, 6, 2)
+
+/* The words of a common frame's key other than the two hot ones. The EtherType is 12 bytes behind p. */
+static __always_inline void ft_fill_common(struct ft_tagged t, void *p, struct ft_key *k, __u32 need, _Bool v4)
 {
 	asm volatile("" : : "r"(k) : "memory");
 	if (need & FT_N_IPV6) {
@@ -33,14 +41,14 @@ static __always_inline void ft_fill_common(void *p, struct ft_key *k, __u32 need
 		}
 	}
 	if (need & FT_N_TAGS)
-		k->w[FT_W_TAGS] = 0;
+		k->w[FT_W_TAGS] = t.tags;
 	if (need & FT_N_ETH) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-		k->w[FT_W_DST] = (ft_load64(p, 0) & 0xffffffffffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
-		k->w[FT_W_SRC] = ft_load64(p, 4) >> 16 | FT_PACK(FT_CONST(port), 6, 2);
+		k->w[FT_W_DST] = (ft_load64(t.eth, 0) & 0xffffffffffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
+		k->w[FT_W_SRC] = ft_load64(t.eth, 4) >> 16 | FT_PACK(FT_CONST(port), 6, 2);
 #else
-		k->w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
-		k->w[FT_W_SRC] = ft_load64(p, 4) << 16 | FT_PACK(FT_CONST(port), 6, 2);
+		k->w[FT_W_DST] = (ft_load64(t.eth, 0) & ~0xffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
+		k->w[FT_W_SRC] = ft_load64(t.eth, 4) << 16 | FT_PACK(FT_CONST(port), 6, 2);
 #endif
 	}
 	ft_clear_inner(k, need);
@@ -93,7 +101,8 @@ static __always_inline __u64 ft_portless4(void *p, __u8 proto)
 	return hot ^ FT_PACK(FT_L4, 6, 2);
 }
 
-static __always_inline _Bool ft_parse_common4(void *p, void *end, struct ft_key *k, __u64 *hot, __u64 *addr)
+static __always_inline _Bool ft_parse_common4(struct ft_tagged t, void *p, void *end, struct ft_key *k, __u64 *hot,
+					      __u64 *addr)
 {
 	__u8 proto = ft_load8(p, 23);
 
@@ -103,6 +112,7 @@ static __always_inline _Bool ft_parse_common4(void *p, void *end, struct ft_key 
 		*hot = FT_CONST(hot4) | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 34), 0, 4);
 	else if (!(*hot = ft_portless4(p, proto)))
 		return 0;
+	*hot |= t.flags;
 	*addr = ft_load64(p, 26);
 	if (!FT_CONST(plain)) {
 		const __u32 need = FT_CONST(need);
@@ -111,14 +121,15 @@ static __always_inline _Bool ft_parse_common4(void *p, void *end, struct ft_key 
 			return 0;
 		if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 34, hot))
 			return 0;
-		ft_fill_common(p, k, need, 1);
+		ft_fill_common(t, p, k, need, 1);
 		if (need & FT_N_TCPHIGH && proto == 6)
 			ft_common_high(p, end, 34, k);
 	}
 	return 1;
 }
 
-static __always_inline _Bool ft_parse_common6(void *p, void *end, struct ft_key *k, __u64 *hot, __u64 *addr)
+static __always_inline _Bool ft_parse_common6(struct ft_tagged t, void *p, void *end, struct ft_key *k, __u64 *hot,
+					      __u64 *addr)
 {
 	const __u32 need = FT_CONST(need);
 
@@ -128,13 +139,13 @@ static __always_inline _Bool ft_parse_common6(void *p, void *end, struct ft_key 
 
 	if (!FT_PORTED(proto))
 		return 0;
-	*hot = FT_CONST(hot6) | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
+	*hot = FT_CONST(hot6) | t.flags | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
 	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
 		return 0;
 	if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 54, hot))
 		return 0;
 	*addr = ft_load64(p, 22);
-	ft_fill_common(p, k, need, 0);
+	ft_fill_common(t, p, k, need, 0);
 	if (need & FT_N_TCPHIGH && proto == 6)
 		ft_common_high(p, end, 54, k);
 	return 1;

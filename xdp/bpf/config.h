@@ -76,7 +76,6 @@ struct ft_config {
 	__u64 mul[FT_WORDS][2]; /* secret: multipliers of the halves of each word, */
 	__u64 fold;	/* and of their sum */
 	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
-	__u32 exact; /* 1: one tuple, of the two hot words, and no trees */
 	__u32 layer3; /* 1: frames of the interface begin with IP */
 	__u32 in_order; /* 1: stores of one CPU become visible to others in their order */
 	__u64 marks; /* offset of the marks in a block, in bytes */

@@ -29,16 +29,20 @@ FT_UNCOMMON(xdp, struct xdp_md)
 FT_UNCOMMON(skb, struct __sk_buff)
 
 /*
- * The slot of the rule that wins, or 0. k is room for the key. length is that of the whole frame, linear or not. A common
- * frame does not evaluate it.
+ * Parses a frame into the key k and into is. Its value is false if the EtherType alone tells that no rule matches. length is that
+ * of the whole frame, linear or not. A common frame does not evaluate it.
  */
-#define FT_MATCH(name, ctx, k, start, end, beside, length)                                   \
-	({                                                                                   \
-		__u64 found;                                                                 \
-                                                                                             \
-		if ((beside) || FT_CONST(layer3) || !ft_match_common(start, end, k, &found)) \
-			found = FT_UNCOMMON_SLOT(name, ctx, k, start, end, beside, length);  \
-		found;                                                                       \
+#define FT_PARSE(name, ctx, k, is, start, end, beside, length)                                       \
+	({                                                                                           \
+		enum ft_outcome found =                                                              \
+			FT_CONST(layer3) ? FT_UNCOMMON : ft_parse_common(start, end, k, beside, is); \
+                                                                                                     \
+		if (found == FT_UNCOMMON) {                                                          \
+			FT_PARSE_UNCOMMON(name, ctx, k, start, end, beside, length);                 \
+			ft_get_hot(k, &(is)->h);                                                     \
+			(is)->class = ft_class_of((is)->h.hot);                                      \
+		}                                                                                    \
+		found != FT_NO_RULE;                                                                 \
 	})
 
 /* The kernel's struct behind struct xdp_md. */
@@ -48,27 +52,43 @@ struct xdp_buff {
 
 #define FT_HAS_FRAGS 1 /* XDP_FLAGS_HAS_FRAGS */
 
-/* The length of a frame is the length of its buffer, unless it has fragments: to ask the helper
- * every time costs 1 ns. */
-static __always_inline __u64 ft_length(struct xdp_md *ctx, void *start, void *end)
+/*
+ * The length of a frame is the length of its buffer, linear, unless it has fragments: to ask the helper
+ * every time costs 1 ns.
+ */
+static __always_inline __u64 ft_length(struct xdp_md *ctx, __u64 linear)
 {
 	struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);
 
 	if (x->flags & FT_HAS_FRAGS)
 		return bpf_xdp_get_buff_len(ctx);
-	return end - start;
+	return linear;
+}
+
+/*
+ * ft_length behind a search. If pointers into the frame were kept over it, the verifier would follow the search once more for
+ * each number of bytes that a parser has asked for.
+ */
+static __always_inline __u64 ft_length_again(struct xdp_md *ctx)
+{
+	asm volatile("" : "+r"(ctx));
+	return ft_length(ctx, (void *)(long)ctx->data_end - (void *)(long)ctx->data);
 }
 
 SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
 {
 	struct ft_key k;
+	struct ft_parsed is;
 	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 slot = FT_MATCH(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
+
+	if (!FT_PARSE(xdp, ctx, &k, &is, start, end, 0, ft_length(ctx, end - start)))
+		return XDP_PASS;
+	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(slot, 1, ft_length(ctx, start, end));
+	ft_count(slot, 1, ft_length_again(ctx));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -85,11 +105,12 @@ int flowtally_xdp_one(struct xdp_md *ctx)
 	if (!ft_match_one(start, end, &slot)) {
 		struct ft_key k;
 
-		slot = FT_UNCOMMON_SLOT(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
+		FT_PARSE_UNCOMMON(xdp, ctx, &k, start, end, 0, ft_length(ctx, end - start));
+		slot = ft_try(&k, 0);
 	}
 	if (!slot)
 		return XDP_PASS;
-	ft_count(slot, 1, ft_length(ctx, start, end));
+	ft_count(slot, 1, ft_length(ctx, end - start));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -98,8 +119,12 @@ SEC("xdp.frags")
 int flowtally_xdp61(struct xdp_md *ctx)
 {
 	struct ft_key k;
+	struct ft_parsed is;
 	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 slot = FT_MATCH(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
+
+	if (!FT_PARSE(xdp, ctx, &k, &is, start, end, 0, bpf_xdp_get_buff_len(ctx)))
+		return XDP_PASS;
+	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot)
 		return XDP_PASS;
@@ -119,7 +144,11 @@ static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 
 	void *start = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ft_key k;
-	__u64 slot = FT_MATCH(skb, skb, &k, start, end, beside, skb->len);
+	struct ft_parsed is;
+
+	if (!FT_PARSE(skb, skb, &k, &is, start, end, beside, skb->len))
+		return FT_NEXT;
+	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot)
 		return FT_NEXT;

@@ -26,17 +26,10 @@ __u64 ft_slots[8] SEC(".data.slots");
  */
 __u64 ft_ranks[FT_MAX_TUPLES + 1] SEC(".data.ranks");
 
-/* The words that an exact match of IPv4 or IPv6 has. */
-#define FT_COMMON_WORDS 0x1f
-
 #define FT_WORD(k, hot, addr, w) ((w) == FT_W_HOT ? (hot) : (w) == FT_W_ADDR ? (addr) : (k)->w[w])
 
-/* Body for each common word of the mask. */
-#define FT_EACH(body)                                                                     \
-	_Pragma("unroll") for (int w = 0; w < 2; w++) if (words & (1u << w)) body         \
-	if (words & (FT_COMMON_WORDS & ~3u)) {                                            \
-		_Pragma("unroll") for (int w = 2; w < 5; w++) if (words & (1u << w)) body \
-	}
+/* Body for each word w of words. */
+#define FT_EACH(words, body) _Pragma("unroll") for (int w = 0; w < FT_WORDS; w++) if ((words) & (1u << w)) body
 
 static __always_inline const __u64 *ft_entry(__u64 slot)
 {
@@ -70,23 +63,25 @@ static __always_inline __u64 ft_fold(__u64 h)
 
 /*
  * Hash and comparison, twice. The first form has the two hottest words in registers. It is unrolled
- * over the common words, and package fold cuts it down to the words of one mask. It serves the
- * first tuple alone, where most packets of most rule sets end. The second form is a loop, and serves the
+ * over all words, and package fold cuts it down to the words of one mask. It serves the
+ * first FT_NEAR_TUPLES tuples, where most packets of most rule sets end. The second form is a loop, and serves the
  * others: if it were unrolled for all words of every tuple, the program would be so long that its
  * jumps do not reach.
  */
-static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const __u32 words)
-{
-	__u64 h = FT_CONST(tuple[0].seed);
+#define FT_NEAR_TUPLES 2
 
-	FT_EACH({ h += ft_mix(FT_WORD(k, hot, addr, w) & FT_CONST(tuple[0].mask[w]), w); })
+static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const __u32 place)
+{
+	__u64 h = FT_CONST(tuple[place].seed);
+
+	FT_EACH(FT_CONST(tuple[place].words), { h += ft_mix(FT_WORD(k, hot, addr, w) & FT_CONST(tuple[place].mask[w]), w); })
 	return ft_fold(h);
 }
 
-static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const __u64 *e, const __u32 words)
+static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const __u64 *e, const __u32 place)
 {
-	FT_EACH({
-		if ((FT_WORD(k, hot, addr, w) & FT_CONST(tuple[0].mask[w])) != *(const volatile __u64 *)e)
+	FT_EACH(FT_CONST(tuple[place].words), {
+		if ((FT_WORD(k, hot, addr, w) & FT_CONST(tuple[place].mask[w])) != *(const volatile __u64 *)e)
 			return 0;
 		e++;
 		asm volatile("" : "+r"(e));
@@ -137,10 +132,10 @@ static __always_inline __u64 ft_probe(__u64 *h, __u64 tag)
 	return 0;
 }
 
-/* The slot of the one key of the first tuple. */
-static __always_inline __u64 ft_single(void)
+/* The slot of the one key of a tuple. */
+static __always_inline __u64 ft_single(const __u32 place)
 {
-	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + FT_CONST(tuple[0].single));
+	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + FT_CONST(tuple[place].single));
 }
 
 /*
@@ -199,80 +194,97 @@ static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 fou
 }
 
 /*
- * ft_try for the first tuple and a key of which hot and addr are in registers.
- * Another key with the tag of this one is left to the search: a second attempt
+ * ft_try for one of the first tuples and a key of which hot and addr are in registers.
+ * Another key with the tag of this one is left to the function: a second attempt
  * would cost the verifier much and save one packet in 16,384 little.
  */
-static __always_inline __u64 ft_try_common(const struct ft_key *k, __u64 hot, __u64 addr, const __u32 words, _Bool *again)
+static __always_inline __u64 ft_try_near(struct ft_key *k, struct ft_hot *h, const __u32 place)
 {
-	__u64 at;
+	const __u64 hot = h->hot, addr = h->addr;
 
-	if (FT_CONST(tuple[0].flags) & FT_T_SINGLE) {
-		FT_EACH({
-			if ((FT_WORD(k, hot, addr, w) & FT_CONST(tuple[0].mask[w])) != FT_CONST(tuple[0].key[w]))
+	if (FT_CONST(tuple[place].flags) & FT_T_SINGLE) {
+		FT_EACH(FT_CONST(tuple[place].words), {
+			if ((FT_WORD(k, hot, addr, w) & FT_CONST(tuple[place].mask[w])) != FT_CONST(tuple[place].key[w]))
 				return 0;
 		})
-		return ft_single();
+		return ft_single(place);
 	}
-	__u64 pos = ft_hash(k, hot, addr, words);
+	__u64 pos = ft_hash(k, hot, addr, place);
+	__u64 at = ft_probe(&pos, FT_TAG(pos) | 1);
 
-	at = ft_probe(&pos, FT_TAG(pos) | 1);
-	if (!at)
-		return 0;
-	if (ft_equal(k, hot, addr, ft_entry(at), words))
+	if (!at || ft_equal(k, hot, addr, ft_entry(at), place))
 		return at;
-	*again = 1;
-	return 0;
+	ft_put_hot(k, h);
+	at = ft_try(k, place);
+	ft_get_hot(k, h);
+	return at;
 }
 
-/* Returns the slot of the rule of the tuples from place on, or of the trees, that wins over found, which has rank; else found. */
-static __always_inline __u64 ft_classify(struct ft_key *k, __u32 class, __u32 place, __u64 found, __u64 rank)
-{
-	if (place < FT_CONST(tuples)) {
-		found = ft_search(k, place, found, rank);
-		if (!FT_CONST(tree_mask))
-			return found;
-		if (found)
-			rank = ft_rank(found);
-	}
-	if (FT_CONST(tree_mask) && (!found || ((volatile __u64 *)ft_ranks)[FT_CONST(tuples)] < rank))
-		found = ft_walk(k, class, found, rank);
-	return found;
-}
+/* What the search takes in registers. */
+struct ft_parsed {
+	struct ft_hot h;
+	__u32 class;
+};
 
-/* Returns the slot of the rule that wins, or 0, for a key of which hot and addr are in registers. */
-static __always_inline __u64 ft_classify_common(struct ft_key *k, __u64 hot, __u64 addr, __u32 class)
+/* Reports whether tuple place is the last of the search, and no trees follow. */
+#define FT_IS_LAST(place) (FT_CONST(tuples) == (place) + 1 && !FT_CONST(tree_mask))
+
+/* Reports whether the rules from place on have no chance against rank. */
+#define FT_IS_BEATEN(place, rank) (((volatile __u64 *)ft_ranks)[place] >= (rank))
+
+/*
+ * Returns the slot of the rule that wins, or 0. is has the two hot words of the key, k the others. A constant is loaded where it
+ * is used: the compiler would put it on the stack, where package fold does not follow it.
+ */
+static __always_inline __u64 ft_classify(struct ft_key *k, struct ft_parsed *is)
 {
+	struct ft_hot *h = &is->h;
 	__u64 slot = 0, rank = FT_NO_RANK;
-	_Bool again = 0;
 
-	if (FT_CONST(exact)) {
-		slot = ft_try_common(k, hot, addr, 3, &again);
-		if (!again)
+	if (FT_CONST(tuples)) {
+		slot = ft_try_near(k, h, 0);
+		if (FT_IS_LAST(0))
 			return slot;
-	} else if (FT_CONST(tuples) && !(FT_CONST(tuple[0].words) & ~FT_COMMON_WORDS)) {
-		slot = ft_try_common(k, hot, addr, FT_CONST(tuple[0].words), &again);
-		if (!again) {
-			if (FT_CONST(tuples) == 1 && !FT_CONST(tree_mask))
-				return slot;
-			if (slot)
-				rank = ft_rank(slot);
-			if (((volatile __u64 *)ft_ranks)[1] >= rank)
-				return slot;
-		}
-	} else {
-		again = !!FT_CONST(tuples);
+		if (slot)
+			rank = ft_rank(slot);
+		if (FT_IS_BEATEN(1, rank))
+			return slot;
 	}
-	if (FT_CONST(tree_mask) && !again && FT_CONST(tuples) <= 1 && class == FT_C_IPV4 &&
-	    !(FT_CONST(need) & FT_N_BEHIND)) {
-		__u64 best = ft_trees(NULL, hot, addr, class, slot, rank);
+	if (FT_CONST(tuples) >= FT_NEAR_TUPLES) {
+		__u64 other = ft_try_near(k, h, 1);
 
-		if (best != FT_AGAIN)
-			return best;
+		if (other) {
+			__u64 r = ft_rank(other);
+
+			if (r < rank) {
+				rank = r;
+				slot = other;
+			}
+		}
+		if (FT_IS_LAST(1))
+			return slot;
+		if (FT_IS_BEATEN(2, rank))
+			return slot;
 	}
-	k->w[FT_W_HOT] = hot;
-	k->w[FT_W_ADDR] = addr;
-	return ft_classify(k, class, again ? 0 : 1, slot, rank);
+	if (FT_CONST(tuples) > FT_NEAR_TUPLES) {
+		ft_put_hot(k, h);
+		slot = ft_search(k, FT_NEAR_TUPLES, slot, rank);
+		ft_get_hot(k, h);
+		if (!FT_CONST(tree_mask))
+			return slot;
+		if (slot)
+			rank = ft_rank(slot);
+		if (FT_IS_BEATEN(FT_CONST(tuples), rank))
+			return slot;
+	}
+	if (FT_CONST(tree_mask))
+		slot = ft_trees(k, h, is->class, slot, rank);
+	return slot;
+}
+
+static __always_inline _Bool ft_is_tag(__u16 type)
+{
+	return type == FT_TAG_8100 || type == FT_TAG_88A8;
 }
 
 /* Reports whether an EtherType alone tells that no rule matches the frame. */
@@ -294,30 +306,55 @@ static __always_inline _Bool ft_outside(__u16 type)
 	return 1;
 }
 
-/*
- * Reports whether it could decide the frame: a common one, or one whose EtherType no rule matches. If so, slot is the slot of
- * the rule that wins, or 0.
- */
-static __always_inline _Bool ft_match_common(void *p, void *end, struct ft_key *k, __u64 *slot)
-{
-	__u64 hot, addr;
+/* What a parser of common frames has found. */
+enum ft_outcome {
+	FT_PARSED,
+	FT_NO_RULE, /* the EtherType alone tells that no rule matches */
+	FT_UNCOMMON,
+};
 
+/* Parses a common frame behind its tag t, if it has one. The EtherType is 12 bytes behind p. */
+static __always_inline enum ft_outcome ft_parse_untagged(struct ft_tagged t, void *p, void *end, struct ft_key *k,
+							  struct ft_parsed *to)
+{
 	if (p + FT_COMMON_MIN > end)
-		return 0;
+		return FT_UNCOMMON;
 	if (FT_IS_COMMON4(p)) {
-		if (!ft_parse_common4(p, end, k, &hot, &addr))
-			return 0;
-		*slot = ft_classify_common(k, hot, addr, FT_C_IPV4);
-		return 1;
+		to->class = FT_C_IPV4;
+		return ft_parse_common4(t, p, end, k, &to->h.hot, &to->h.addr) ? FT_PARSED : FT_UNCOMMON;
 	}
 	if (FT_CONST(need) & FT_N_IPV6 && FT_IS_COMMON6(p)) {
-		if (!ft_parse_common6(p, end, k, &hot, &addr))
-			return 0;
-		*slot = ft_classify_common(k, hot, addr, FT_C_IPV6);
-		return 1;
+		to->class = FT_C_IPV6;
+		return ft_parse_common6(t, p, end, k, &to->h.hot, &to->h.addr) ? FT_PARSED : FT_UNCOMMON;
 	}
-	*slot = 0;
-	return ft_outside(ft_load16(p, 12));
+	return ft_outside(ft_load16(p, 12)) ? FT_NO_RULE : FT_UNCOMMON;
+}
+
+/* Parses a common frame with a tag in front of its EtherType. */
+static __always_inline enum ft_outcome ft_parse_tagged(void *start, void *end, struct ft_key *k, struct ft_parsed *to)
+{
+	if (start + ETH_HLEN + 4 > end || !ft_is_tag(ft_load16(start, 12)))
+		return FT_UNCOMMON;
+	const struct ft_tagged t = { start, FT_HOT_TAG1, FT_PACK(ft_load16(start, 14), 0, 2) };
+
+	return ft_parse_untagged(t, start + 4, end, k, to);
+}
+
+/* Parses a common frame. beside: as ft_parse_outer has it. */
+static __always_inline enum ft_outcome ft_parse_common(void *start, void *end, struct ft_key *k, __u32 beside,
+							struct ft_parsed *to)
+{
+	struct ft_tagged t = { start };
+
+	if (beside) {
+		if (beside & ~(FT_TAG_BESIDE | 0xffff))
+			return FT_UNCOMMON;
+		t.flags = FT_HOT_TAG1;
+		t.tags = FT_PACK((__u16)beside, 0, 2);
+	}
+	enum ft_outcome o = ft_parse_untagged(t, start, end, k, to);
+
+	return o == FT_UNCOMMON && !beside ? ft_parse_tagged(start, end, k, to) : o;
 }
 
 /* v & mask, in the register of v: the compiler would copy v into that of the mask. */
@@ -340,11 +377,11 @@ static __always_inline _Bool ft_match_one4(void *p, __u64 *slot)
 		return 1;
 	if (ft_under(ft_load64(p, 26), FT_CONST(one.addr_mask)) != FT_CONST(one.addr))
 		return 1;
-	*slot = ft_single();
+	*slot = ft_single(0);
 	return 1;
 }
 
-/* ft_match_common for the only rule, which is in ft_conf.one. */
+/* Reports whether it could decide a frame by the only rule, which is in ft_conf.one. slot: as ft_match_one4 has it. */
 static __always_inline _Bool ft_match_one(void *p, void *end, __u64 *slot)
 {
 	if (p + FT_COMMON_MIN > end)
@@ -352,7 +389,13 @@ static __always_inline _Bool ft_match_one(void *p, void *end, __u64 *slot)
 	if (FT_IS_COMMON4(p))
 		return ft_match_one4(p, slot);
 	*slot = 0;
-	return ft_outside(ft_load16(p, 12));
+	if (ft_outside(ft_load16(p, 12)))
+		return 1;
+	if (!ft_is_tag(ft_load16(p, 12)) || p + FT_COMMON_MIN + 4 > end)
+		return 0;
+	if (!FT_IS_COMMON4(p + 4))
+		return ft_outside(ft_load16(p, 16));
+	return FT_CONST(tuple[0].mask[FT_W_HOT]) & FT_HOT_TAG1 ? 1 : ft_match_one4(p + 4, slot);
 }
 
 /*
@@ -377,20 +420,11 @@ static __always_inline _Bool ft_match_one(void *p, void *end, __u64 *slot)
 		return 0;                                                              \
 	}
 
-/*
- * The slot of the rule that wins on an uncommon frame, or 0. k is room for the key. length is that of the whole frame,
- * linear or not.
- */
-#define FT_UNCOMMON_SLOT(name, ctx, k, start, end, beside, length)                                           \
-	({                                                                                                   \
-		__u64 other = 0;                                                                             \
-                                                                                                             \
-		if ((beside) & FT_BARE || (start) + ETH_HLEN > (end) || !ft_outside(ft_load16(start, 12))) { \
-			if ((beside) & FT_BARE || ft_is_cut(start, end, length))                             \
-				ft_copied_##name(ctx, k, beside);                                            \
-			else                                                                                 \
-				ft_linear_##name(ctx, k, beside);                                            \
-			other = ft_classify(k, ft_class_of(k), 0, 0, FT_NO_RANK);                            \
-		}                                                                                            \
-		other;                                                                                       \
+/* Parses an uncommon frame into the key k. length is that of the whole frame, linear or not. */
+#define FT_PARSE_UNCOMMON(name, ctx, k, start, end, beside, length)            \
+	({                                                                     \
+		if ((beside) & FT_BARE || ft_is_cut(start, end, length))       \
+			ft_copied_##name(ctx, k, beside);                      \
+		else                                                           \
+			ft_linear_##name(ctx, k, beside);                      \
 	})

@@ -15,6 +15,7 @@
 #define FT_E_MORE 0x1fffffe
 #define FT_E_INNER (1u << FT_WORDS)
 #define FT_E_REST (FT_WORDS + 1) /* shift */
+#define FT_E_FIELDS ((1u << FT_E_REST) - 1 & FT_E_MORE) /* FT_E_MORE without the place */
 #define FT_E_INNER_BOUNDS 8
 
 __u64 ft_tree[8] SEC(".data.tree");
@@ -31,9 +32,9 @@ enum ft_class {
 #define FT_TREE_CUTS 16
 #define FT_TREE_GROUPS 8
 #define FT_TREE_LIST 1024
-#define FT_TREE_STEP 32 /* rules of a leaf that the verifier follows one by one in a function, */
-#define FT_TREE_NEAR 16	/* that it follows in the walk itself, */
-#define FT_TREE_FAR 64	/* and behind these in ft_far */
+#define FT_TREE_NEAR 16 /* rules of a leaf that the verifier follows one by one in the walk, */
+#define FT_TREE_FEW 4   /* if they take it longer, because they look at more headers, */
+#define FT_TREE_STEP 64 /* and behind these in a function */
 
 #define FT_KIND(n) ((n) & 6)
 #define FT_CUT 2
@@ -56,12 +57,12 @@ static __always_inline __u64 ft_shift(__u64 v, __u64 n)
 	return v;
 }
 
-static __always_inline __u32 ft_class_of(const struct ft_key *k)
+static __always_inline __u32 ft_class_of(__u64 hot)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	__u32 flags = k->w[FT_W_HOT] >> 48;
+	__u32 flags = hot >> 48;
 #else
-	__u32 flags = k->w[FT_W_HOT];
+	__u32 flags = hot;
 #endif
 	return flags & FT_IPV4 ? FT_C_IPV4 : flags & FT_IPV6 ? FT_C_IPV6 : FT_C_OTHER;
 }
@@ -119,13 +120,63 @@ __noinline int ft_rest(const struct ft_key *k, __u64 rule)
 	return 1;
 }
 
-/* In place of a rule: the walk takes a word of the key that the caller lacks, or a list of more rules than ft_far follows. */
-#define FT_AGAIN 2
+/* The words behind the two hot ones that the parser fills, as bits. */
+static __always_inline __u32 ft_filled(__u32 need)
+{
+	__u32 words = 0;
+
+	if (need & FT_N_IPV6)
+		words |= 7 << FT_W_ADDR6;
+	if (need & FT_N_MISC)
+		words |= 1 << FT_W_MISC;
+	if (need & FT_N_ETH)
+		words |= 1 << FT_W_DST | 1 << FT_W_SRC;
+	if (need & FT_N_TAGS)
+		words |= 1 << FT_W_TAGS;
+	return words;
+}
+
+/* ft_rest for the words of the outer headers, without a call. */
+static __always_inline _Bool ft_rest_outer(const struct ft_key *k, const volatile __u64 *e, __u64 words)
+{
+	const __u32 filled = ft_filled(FT_CONST(need));
+	__u64 at = words >> FT_E_REST & 63;
+
+	_Pragma("unroll") for (int w = 2; w < FT_LEVEL_WORDS; w++)
+	{
+		if (!(filled >> w & 1) || !(words >> w & 1))
+			continue;
+		if ((k->w[w] & e[at]) != e[at + 1])
+			return 0;
+		at = (at + 2) & 63;
+	}
+	return 1;
+}
 
 /* The two hot words of a key, and its ports. */
 struct ft_hot_key {
 	__u64 hot, addr, ports;
 };
+
+/*
+ * The two hot words of a key in registers. A call leaves the compiler few registers. So the words are put into the key before
+ * one, and taken from there behind it.
+ */
+struct ft_hot {
+	__u64 hot, addr;
+};
+
+static __always_inline void ft_put_hot(struct ft_key *k, const struct ft_hot *h)
+{
+	k->w[FT_W_HOT] = h->hot;
+	k->w[FT_W_ADDR] = h->addr;
+}
+
+static __always_inline void ft_get_hot(const struct ft_key *k, struct ft_hot *h)
+{
+	h->hot = k->w[FT_W_HOT];
+	h->addr = k->w[FT_W_ADDR];
+}
 
 /*
  * Returns 0 if the entry matches the addresses, the ports and the protocol. Few rules differ in the rest of FT_W_HOT alone,
@@ -136,22 +187,29 @@ static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft
 	return ((h->addr & e[2]) ^ e[3]) | ft_outside_bounds(h->ports, e + 4);
 }
 
-/* Returns the rule if it matches, or 0. Without k also FT_AGAIN. */
+/* Returns the rule if it matches, or 0. */
 static __always_inline __u64 ft_one(const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
 {
 	const volatile __u64 *e = ft_tree_entry(rule);
 
 	if (ft_differs(e, h) || ((h->hot & e[6]) != e[7]))
 		return 0;
-	if (!(e[0] & FT_E_MORE))
+	__u64 words = e[0];
+
+	if (!(words & FT_E_MORE))
 		return rule;
-	if (!k)
-		return FT_AGAIN;
-	return ft_rest(k, rule) ? rule : 0;
+	/* A rule of words that the parser does not fill is found by the next programs. */
+	if (FT_CONST(need) >> FT_N_INNER) {
+		if (words & FT_E_FIELDS & ~ft_filled(-1u))
+			return ft_rest(k, rule) ? rule : 0;
+	} else if (words & FT_E_FIELDS & ~ft_filled(FT_CONST(need))) {
+		return 0;
+	}
+	return ft_rest_outer(k, e, words) ? rule : 0;
 }
 
-/* Returns the first rule that matches, or 0, of the next n of a list from at on, at most most. Without k also FT_AGAIN. */
-static __always_inline __u64 ft_near(const struct ft_key *k, const struct ft_hot_key *h, __u64 at, __u32 n, const __u32 most)
+/* Returns the first rule that matches, or 0, of the next n of a list from at on, at most most. */
+static __always_inline __u64 ft_near(const struct ft_key *k, const struct ft_hot_key *h, __u64 at, __u32 n, __u32 most)
 {
 	/* Behind the last word the map has room for a list. */
 	const volatile __u32 *list = (volatile __u32 *)((volatile __u64 *)ft_opaque(ft_tree) + (at & FT_CONST(tree_mask)));
@@ -176,30 +234,22 @@ __noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 	return ft_near(k, &h, at, n, FT_TREE_STEP);
 }
 
-/*
- * ft_near for a key of which only hot and addr are known, and at most FT_TREE_FAR rules. A function, because the verifier
- * would follow the path behind an inlined list once for each of its rules.
- */
-__noinline __u64 ft_far(__u64 hot, __u64 addr, __u32 at, __u32 n)
-{
-	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
-
-	return ft_near(NULL, &h, at, n, FT_TREE_FAR);
-}
+#define FT_NEAR (FT_CONST(need) & FT_N_BEHIND ? FT_TREE_FEW : FT_TREE_NEAR)
 
 /*
- * The rule of the trees of a class that wins over found, which has rank. k is NULL for a key of which only hot and addr
- * are known. Then the result is FT_AGAIN if these do not decide. Without calls on the way of most packets: the return
- * from a function costs some CPUs as much as five loads.
+ * The rule of the trees of a class that wins over found, which has rank. words has the two hot words of the key, k the others.
+ * Without calls on the way of most packets: the return from a function costs some CPUs as much as five loads.
  */
-static __always_inline __u64 ft_trees(const struct ft_key *k, __u64 hot, __u64 addr, __u32 class, __u64 found, __u64 rank)
+static __always_inline __u64 ft_trees(struct ft_key *k, struct ft_hot *words, __u64 class, __u64 found, __u64 rank)
 {
-	__u64 n = ft_node(class), at = 0;
+	/* 0; the verifier does not know that, and so does not follow the walk again for each class and protocol. */
+	const __u64 zero = ft_node(FT_CLASSES);
+	__u64 n, at = 0;
 	__u32 groups = 1;
 
-	if (!k)
-		hot ^= ft_node(FT_CLASSES); /* 0; so the verifier does not follow the walk again for each protocol */
-	const struct ft_hot_key h = { hot, addr, ft_ports(hot) };
+	words->hot ^= zero;
+	n = ft_node(class ^ zero);
+	struct ft_hot_key h = { words->hot, words->addr, ft_ports(words->hot) };
 
 	if (FT_KIND(n) == FT_FORK) {
 		at = FT_BASE(n);
@@ -214,15 +264,14 @@ static __always_inline __u64 ft_trees(const struct ft_key *k, __u64 hot, __u64 a
 		for (int i = 0; i < FT_TREE_CUTS && FT_KIND(n) == FT_CUT; i++) {
 			__u64 w = n >> 3 & 31, v;
 
-			if (k) {
-				if (w >= FT_WORDS)
-					return found;
-				v = bpf_be64_to_cpu(k->w[w]);
+			if (w <= FT_W_ADDR) {
+				v = w ? h.addr : h.hot;
 			} else {
-				if (w > FT_W_ADDR)
-					return FT_AGAIN;
-				v = bpf_be64_to_cpu(w ? addr : hot); /* kept as numbers they would exceed the stack of Linux 6.1 */
+				if (!(FT_CONST(need) & (FT_N_IPV6 | FT_N_BEHIND)) || w >= FT_WORDS)
+					return found;
+				v = k->w[w];
 			}
+			v = bpf_be64_to_cpu(v); /* kept as numbers they would exceed the stack of Linux 6.1 */
 			n = ft_node(FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
 		}
 		if (n)
@@ -230,22 +279,18 @@ static __always_inline __u64 ft_trees(const struct ft_key *k, __u64 hot, __u64 a
 		if (!rule && FT_KIND(n)) {
 			__u32 base = FT_LIST_BASE(n), count = FT_LIST_COUNT(n) - 1;
 
-			rule = ft_near(k, &h, base, count, FT_TREE_NEAR);
-			if (!rule && count > FT_TREE_NEAR) {
-				base += FT_TREE_NEAR / 2;
-				count -= FT_TREE_NEAR;
-				if (!k) {
-					if (count > FT_TREE_FAR)
-						return FT_AGAIN;
-					rule = ft_far(hot, addr, base, count);
-				}
+			rule = ft_near(k, &h, base, count, FT_NEAR);
+			if (!rule && count > FT_NEAR) {
+				base += FT_NEAR / 2;
+				count -= FT_NEAR;
+				ft_put_hot(k, words);
 #pragma clang loop unroll(disable)
-				for (__u32 i = 0; k && i < FT_TREE_LIST && i < count && !rule; i += FT_TREE_STEP)
+				for (__u32 i = 0; i < FT_TREE_LIST && i < count && !rule; i += FT_TREE_STEP)
 					rule = ft_list(k, base + i / 2, count - i);
+				ft_get_hot(k, words);
+				h = (struct ft_hot_key){ words->hot, words->addr, ft_ports(words->hot) };
 			}
 		}
-		if (!k && rule == FT_AGAIN)
-			return FT_AGAIN;
 		if (rule) {
 			const volatile __u64 *e = ft_tree_entry(rule);
 			__u64 r = e[1];
@@ -261,12 +306,4 @@ static __always_inline __u64 ft_trees(const struct ft_key *k, __u64 hot, __u64 a
 		n = ft_node(at);
 	}
 	return found;
-}
-
-/* ft_trees for any key. Global, so that the verifier looks at it once. */
-__noinline __u64 ft_walk(const struct ft_key *k, __u32 class, __u64 found, __u64 rank)
-{
-	if (!k || class >= FT_CLASSES)
-		return found;
-	return ft_trees(k, k->w[FT_W_HOT], k->w[FT_W_ADDR], class, found, rank);
 }

@@ -43,9 +43,9 @@ type rowsFtConfig struct {
 	Mul         [18][2]uint64
 	Fold        uint64
 	Plain       uint32
-	Exact       uint32
 	Layer3      uint32
 	InOrder     uint32
+	_           [4]byte
 	Marks       uint64
 	TreeMask    uint32
 	Classes     uint32

@@ -69,12 +69,16 @@ int bench_ours_spread(struct xdp_md *ctx)
 	if (bench_spread(ctx))
 		return XDP_PASS;
 	struct ft_key k;
+	struct ft_parsed is;
 	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 slot = FT_MATCH(xdp, ctx, &k, start, end, 0, bpf_xdp_get_buff_len(ctx));
+
+	if (!FT_PARSE(xdp, ctx, &k, &is, start, end, 0, ft_length(ctx, end - start)))
+		return XDP_PASS;
+	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(slot, 1, ft_length(ctx, start, end));
+	ft_count(slot, 1, ft_length_again(ctx));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -84,7 +88,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	struct ft_key k;
 	struct bench_key key;
 
-	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4(p, end, &k, &key.hot, &key.addr))
+	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4((struct ft_tagged){ p }, p, end, &k, &key.hot, &key.addr))
 		return XDP_PASS;
 	__u32 *id = bpf_map_lookup_elem(&bench_hash, &key);
 
@@ -95,7 +99,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	if (!v)
 		return XDP_PASS;
 	v->packets++;
-	v->bytes += ft_length(ctx, p, end);
+	v->bytes += ft_length(ctx, end - p);
 	return XDP_PASS;
 }
 
