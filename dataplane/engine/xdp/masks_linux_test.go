@@ -27,12 +27,12 @@ func TestManyMasksChangeUnderTrafficWithoutALostPacket(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
 	m := newManyMasks(t)
-	exact := m.exact(300)
+	exact := m.exact(300, behindMasked)
 	m.step("the exact flows are hashed", func() { m.exchange(nil, exact) })
 	m.hashes(1)
 	masked := []*maskedFlow{{match: flow.Match{IPv4: &flow.IPv4{}}, priority: 60_000}} // of every frame
 	for mask := range manyMasks {
-		masked = append(masked, m.masked(mask, uint16(mask)))
+		masked = append(masked, m.masked(mask, uint16(firstMasked+mask)))
 	}
 	m.step("4,096 masks come", func() { m.exchange(nil, masked) })
 	m.open(masked[1:], exact)
@@ -46,7 +46,7 @@ func TestManyMasksChangeUnderTrafficWithoutALostPacket(t *testing.T) {
 		m.exchange(exact, nil)
 		// A match of another layer makes us load other programs, and the load forgets which mask was hashed.
 		m.exchange(nil, []*maskedFlow{{match: flow.Match{VLAN: []flow.VLAN{{ID: flow.Masked[uint16]{Value: 5, Mask: 0xfff}}}}, priority: 50_000}})
-		exact = m.exact(300)
+		exact = m.exact(300, behindMasked)
 		m.exchange(nil, exact)
 	})
 	m.hashes(0)
@@ -58,7 +58,8 @@ func TestManyMasksChangeUnderTrafficWithoutALostPacket(t *testing.T) {
 	m.step("the exact flows go from the trees to the hash table", func() {
 		m.exchange(exact, nil)
 		m.exchange(nil, []*maskedFlow{{match: flow.Match{IPv6: &flow.IPv6{}}, priority: 50_001}}) // loads the programs again
-		exact = m.exact(2000)
+		// In front: otherwise each hit would walk the trees, and the mask would not be hashed.
+		exact = m.exact(firstMasked, 0)
 		m.exchange(nil, exact)
 	})
 	m.hashes(1)
@@ -70,6 +71,12 @@ func TestManyMasksChangeUnderTrafficWithoutALostPacket(t *testing.T) {
 }
 
 const manyMasks = 4096
+
+// Priorities: the masked flows begin at firstMasked. Exact flows are in front of them, or begin at behindMasked.
+const (
+	firstMasked  = 2000
+	behindMasked = 10_000
+)
 
 // maskedFlow is a flow that is or was installed.
 type maskedFlow struct {
@@ -389,13 +396,13 @@ func (m *manyMasksTest) masked(mask int, priority uint16) *maskedFlow {
 	return f
 }
 
-// exact draws flows of one mask. They lose against all others.
-func (m *manyMasksTest) exact(n int) (flows []*maskedFlow) {
+// exact draws flows of one mask. Their priorities begin at priority.
+func (m *manyMasksTest) exact(n, priority int) (flows []*maskedFlow) {
 	for i := range n {
 		net := flow.Addr4{Addr: [4]byte{10}, Mask: [4]byte{255, 255}} // no flow of masked has a source so short
 		ip := &flow.IPv4{Src: net, Dst: flow.Addr4{Addr: m.address(1), Mask: [4]byte{255, 255, 255, 255}}}
 		ports := &flow.Ports{Src: flow.Port{Value: uint16(1000 + i), Mask: 0xffff}, Dst: flow.Port{Value: 1001, Mask: 0xffff}}
-		flows = append(flows, &maskedFlow{match: flow.Match{IPv4: ip, UDP: ports}, priority: uint16(10_000 + i)})
+		flows = append(flows, &maskedFlow{match: flow.Match{IPv4: ip, UDP: ports}, priority: uint16(priority + i)})
 	}
 	return flows
 }
