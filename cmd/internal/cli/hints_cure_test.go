@@ -248,6 +248,7 @@ var notCarriedOut = map[string]string{
 	"a longer --timeout; a plugin that stands still for … is started again":                                                       "TestACommandSaysWhomItWaitsForAndGivesUp has the cause: a plugin that stands still",
 
 	// Their causes last a moment, or are a defect.
+	"look for a stuck process (state D) with ps, and for the kernel's reason with dmesg; then AGAIN": "needs a poller that is stuck before its first cycle",
 	"again in a moment": "the cause is over before a script sees it",
 	"again in a moment; if it stays so, look at the log of flowtally run": "the same",
 	"AGAIN # goes on": "needs a signal between two lines of a script; wait.txtar sends it",
