@@ -192,3 +192,78 @@ func everyRuleOfAListIsFound(t *testing.T, n int, ttl uint8) {
 		}
 	}
 }
+
+// A tree keeps its cuts when the rules that look at their word go, and the next programs do not parse that word.
+func TestRulesBehindACutOfAWordThatNobodyParsesAreFound(t *testing.T) {
+	dp := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, dp, "a")
+	plain := rangedPorts(id, 1000)
+	var tagged []Rule
+	for i := range 64 {
+		r := plain
+		r.Order = uint32(i)
+		r.Key.Out.Flags |= FlagTag1
+		r.Mask.Out.Flags |= FlagTag1
+		r.Key.Out.VLAN[0] = [2]byte{0, byte(i)}
+		r.Mask.Out.VLAN[0] = [2]byte{0x0f, 0xff}
+		tagged = append(tagged, r)
+	}
+	mustAdd(t, dp, append([]Rule{plain}, tagged...)...)
+	for i := range tagged {
+		if err := dp.Remove(tagged[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	dp.mu.Lock()
+	err := dp.reload() // as for a new mask, or for another interface
+	root := dp.maps.tree.words[classIPv4]
+	dp.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if word := root >> 3 & 31; word != uint64(wordTags) {
+		t.Fatalf("the root %#x cuts word %d, want the word of the tags: the test shows nothing", root, word)
+	}
+
+	runFrame(t, program(t, dp, HookIngress, 1), udp4(1, 2, 3, 4, 64))
+	if got := readOne(t, dp, id).Packets; got != 1 {
+		t.Errorf("%d packets, want 1", got)
+	}
+}
+
+// A program that was loaded before a rule looks at a further word must leave the rule to the programs of the next load.
+func TestProgramFindsNoRuleOfAWordThatItDoesNotParse(t *testing.T) {
+	for _, inner := range []bool{false, true} {
+		dp := openTest(t, Options{MaxRules: 256})
+		a := mustCounter(t, dp, "a")
+		mustAdd(t, dp, rangedPorts(a, 10))
+		if inner {
+			r := rangedPorts(mustCounter(t, dp, "inner"), 11)
+			r.Key.In.Flags = FlagIPv4
+			r.Mask.In.Flags = FlagIPv4
+			mustAdd(t, dp, r)
+		}
+		old := program(t, dp, HookIngress, 1)
+		b := mustCounter(t, dp, "b")
+		r := rangedPorts(b, 1)
+		r.Key.Out.TTL = 5
+		r.Mask.Out.TTL = 0xff
+		mustAdd(t, dp, r)
+
+		runFrame(t, old, udp4(1, 2, 3, 4, 64))
+		if first, second := readOne(t, dp, a).Packets, readOne(t, dp, b).Packets; first != 1 || second != 0 {
+			t.Errorf("inner %t: %d packets for the rule that the program knows, %d for that of TTL 5; want 1 and 0", inner, first, second)
+		}
+	}
+}
+
+// rangedPorts is a rule of the trees: from address 1 to address 2, UDP, to ports 1 to 1000.
+func rangedPorts(id, order uint32) Rule {
+	r := exact4(1, 2, 0, 0, id)
+	r.Key.Out.L4 = [4]byte{}
+	r.Mask.Out.L4 = [4]byte{}
+	r.Ports[0].Dst = Range{First: 1, Last: 1000}
+	r.Order = order
+	return r
+}

@@ -200,6 +200,8 @@ static __always_inline __u64 ft_one(const struct ft_key *k, const struct ft_hot_
 		return rule;
 	/* A rule of words that the parser does not fill is found by the next programs. */
 	if (FT_CONST(need) >> FT_N_INNER) {
+		if (words & ft_filled(-1u) & ~ft_filled(FT_CONST(need)))
+			return 0;
 		if (words & FT_E_FIELDS & ~ft_filled(-1u))
 			return ft_rest(k, rule) ? rule : 0;
 	} else if (words & FT_E_FIELDS & ~ft_filled(FT_CONST(need))) {
@@ -264,10 +266,14 @@ static __always_inline __u64 ft_trees(struct ft_key *k, struct ft_hot *words, __
 		for (int i = 0; i < FT_TREE_CUTS && FT_KIND(n) == FT_CUT; i++) {
 			__u64 w = n >> 3 & 31, v;
 
-			if (w <= FT_W_ADDR) {
+			/*
+			 * A cut stays when the last rule goes that looks at its word. Each of its children has all other rules, so
+			 * any one is right, and any value takes to one.
+			 */
+			if (w <= FT_W_ADDR || !(FT_CONST(need) & (FT_N_IPV6 | FT_N_BEHIND))) {
 				v = w ? h.addr : h.hot;
 			} else {
-				if (!(FT_CONST(need) & (FT_N_IPV6 | FT_N_BEHIND)) || w >= FT_WORDS)
+				if (w >= FT_WORDS)
 					return found;
 				v = k->w[w];
 			}
