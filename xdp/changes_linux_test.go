@@ -178,7 +178,7 @@ func everyRuleOfAListIsFound(t *testing.T, n int, ttl uint8) {
 	last := packetOf(&rules[n-1], func() uint64 { return 0 })
 	key := tree.Key(*last.words())
 	var w tree.Walk
-	if forest.set.Walk(&w, &key, forest.entryMatches); w.Entries != n {
+	if forest.set.Walk(&w, &key, tree.NoRank, forest.entryMatches); w.Entries != n {
 		t.Errorf("a list of %d rules, want %d", w.Entries, n)
 	}
 	p := program(t, dp, HookIngress, 1)

@@ -127,6 +127,7 @@ type Work struct {
 	Trees   int
 	Cuts    int
 	Entries int     // entries of the trees compared
+	Lines   int     // cache lines of maps touched, without the counter and its mark
 	Path    Path    // a hashed mask counts as one node
 	NS      float64 // estimated nanoseconds
 }
@@ -135,28 +136,48 @@ type Work struct {
 // returns the rank of the winner. hashed must be in the order of inSearch.
 func (t *tables) find(hashed []*tuple, key *Key) (priority uint16, order uint32, w Work) {
 	won := noRank
-	for _, u := range hashed {
-		if u.best > won {
-			break
+	touched := lines{}
+	inTrees := t.forest.best < noRank
+
+	// beaten reports whether nothing from a place on can win, as the word of this place in the ranks says.
+	beaten := func(place int) bool {
+		touched.word(ofRanks, place)
+		best := t.forest.best
+		if place < len(hashed) {
+			best = min(best, hashed[place].best)
 		}
+		return best >= won
+	}
+
+	place := 0
+	for ; place < len(hashed) && (place == 0 || !beaten(place)); place++ {
+		u := hashed[place]
 		w.Masks++
 		w.Path.Nodes++
-		if c := u.chains[string(bytesOf(u.pack(nil, key.words())))]; c != nil {
+		packed := u.pack(nil, key.words())
+		touched.tuple(t, u, place, packed)
+		if c := u.chains[string(bytesOf(packed))]; c != nil {
 			w.Path.Entries++
 			won = min(won, t.entries.rank(c.entries[0]))
+			// If there is only one mask, programs need no rank.
+			if place > 0 || len(hashed) > 1 || inTrees {
+				touched.rank(t, c.entries[0])
+			}
 		}
 	}
 
+	// Among the first two masks the search ends at once. Behind them, the program loads one more rank before it ends.
 	var walk tree.Walk
-	if t.forest.best < won {
-		k := tree.Key(*key.words())
-		if e := t.forest.set.Walk(&walk, &k, t.forest.entryMatches); e != 0 {
+	ended := place < len(hashed) && place <= nearTuples
+	if inTrees && !ended && (len(hashed) == 0 || !beaten(len(hashed))) {
+		if e := touched.walk(t, &walk, key.words(), won); e != 0 {
 			won = min(won, t.entries.rank(unitOfTree(e)))
 		}
 	}
 	w.Trees = walk.Groups
 	w.Cuts = walk.Cuts
 	w.Entries = walk.Entries
+	w.Lines = len(touched)
 	w.NS = CostOfMasks(w.Masks) + walk.NS()
 	w.Path = w.Path.Plus(walk.Path())
 	return uint16(won >> 32), uint32(won), w

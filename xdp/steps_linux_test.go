@@ -124,6 +124,41 @@ func under(r Rule, bits int) Rule {
 	return r
 }
 
+// keyOfFrame is the key of a frame of udp4 or frame6, with the tag and the extension header that the test may have added.
+func keyOfFrame(frame []byte) Key {
+	r := exact4(0, 0, 0, 0, 0)
+	at := frame[14:]
+	if binary.BigEndian.Uint16(frame[12:]) == 0x8100 {
+		r = onVLAN(r)
+		at = frame[18:]
+	}
+	k := &r.Key.Out
+	ports := at[20:]
+	if at[0]>>4 == 6 {
+		k.Flags = k.Flags&^FlagIPv4 | FlagIPv6
+		copy(k.Addr[:], at[8:40])
+		ports = at[40:]
+		if at[6] != 17 {
+			ports = at[48:]
+		}
+	} else {
+		copy(k.Addr[:], at[12:20])
+	}
+	copy(k.L4[:], ports[:4])
+	return r.Key
+}
+
+// checkLines compares the lines that a packet has touched with those of the model, which leaves out the counter and its mark.
+func checkLines(t *testing.T, dp *Datapath, key Key, touched int, miss bool) {
+	t.Helper()
+	if !miss {
+		touched -= 2
+	}
+	if _, _, w := dp.tables.find(dp.tables.inSearch(), &key); w.Lines != touched {
+		t.Fatalf("%+v: %d lines without the counter, and the model says %d", key.Out, touched, w.Lines)
+	}
+}
+
 // The packets have one header more than those of TestOrdinaryPacketsOfOneFlowCallNoFunction, or rules of more masks. The test prints the
 // second table of docs/classifier.md, "Constants".
 func TestPacketsCallNoFunction(t *testing.T) {
@@ -195,6 +230,7 @@ func TestPacketsCallNoFunction(t *testing.T) {
 				instructions += c.Instructions
 				calls += c.Calls
 				lines += c.Lines
+				checkLines(t, dp, keyOfFrame(tt.frame(i)), c.Lines, tt.miss)
 				if c.Calls > tt.calls {
 					t.Errorf("packet %d: %d calls, want at most %d", i, c.Calls, tt.calls)
 					break
@@ -204,5 +240,47 @@ func TestPacketsCallNoFunction(t *testing.T) {
 			t.Logf("a packet: %.1f instructions, %.2f calls, %.1f lines; %d instructions verified",
 				mean(instructions), mean(calls), mean(lines), dp.Stats().Insns)
 		})
+	}
+}
+
+// The masks behind the second are compared in functions, which load their constants. The trees follow for the packets of other rules.
+func TestModelKnowsTheLinesBehindTheSecondMask(t *testing.T) {
+	needInlineCPU(t)
+	dp := openTest(t, Options{MaxRules: 2048})
+	id := mustCounter(t, dp, "a")
+	source := func(i uint32) uint32 { return 1<<24 + i<<8 }
+	n := uint32(0)
+	for mask, rules := range []int{1, 10, 300, 1000, 20} {
+		var come []Rule
+		for range rules {
+			r := under(exact4(source(n), 9, 5, 7, id), mask)
+			if mask == 4 {
+				r.Ports[0].Dst = Range{First: 1, Last: 7} // for the trees
+				r.Key.Out.L4, r.Mask.Out.L4 = [4]byte{}, [4]byte{}
+			}
+			r.Order = n
+			r.Drop = true
+			come = append(come, r)
+			n++
+		}
+		mustAdd(t, dp, come...)
+	}
+	if s := dp.Stats(); s.Hashed != 4 {
+		t.Fatalf("%d masks are hashed, want 4", s.Hashed)
+	}
+
+	m, err := interp.Loaded(program(t, dp, HookIngress, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffer := udp4(source(0), 9, 5, 7, 64)
+	context := m.Packet(buffer)
+	for i := range n + 100 { // the last match no rule
+		copy(buffer, udp4(source(i), 9, 5, 7, 64))
+		verdict, c, err := m.Run(context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLines(t, dp, keyOfFrame(buffer), c.Lines, verdict != xdpDrop)
 	}
 }

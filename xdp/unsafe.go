@@ -2,6 +2,21 @@ package xdp
 
 import "unsafe"
 
+// Offsets in bytes of the constants that functions load: in struct ft_config, and in its struct ft_tuple.
+const (
+	configMul  = int(unsafe.Offsetof(flowtallyFtConfig{}.Mul))
+	tupleHead  = int(unsafe.Offsetof(flowtallyFtTuple{}.Id)) // id, flags and n
+	tupleWords = int(unsafe.Offsetof(flowtallyFtTuple{}.Word))
+	tupleSeed  = int(unsafe.Offsetof(flowtallyFtTuple{}.Seed))
+	tupleMask  = int(unsafe.Offsetof(flowtallyFtTuple{}.Mask))
+	tupleKey   = int(unsafe.Offsetof(flowtallyFtTuple{}.Key))
+)
+
+// tupleAt returns the offset of the constants of the mask at a place.
+func tupleAt(place int) int {
+	return int(unsafe.Offsetof(flowtallyFtConfig{}.Tuple)) + place*int(unsafe.Sizeof(flowtallyFtTuple{}))
+}
+
 // words views a key as 64-bit words. That is safe: the empty array of uint64 at the start of Headers aligns a Key, and a Key consists
 // of integers only, so every pattern of bits is valid.
 func (k *Key) words() *words { return (*words)(unsafe.Pointer(k)) }

@@ -96,7 +96,7 @@ func TestTreesOf24MasksCostLessThan45ns(t *testing.T) {
 		packets := classbench.Points(from, 2000, seed)
 		for _, p := range packets {
 			k := keyOf(p)
-			w.Lookup(s.mem.words, s.class, &k, match)
+			w.Lookup(s.mem.words, s.class, &k, NoRank, match)
 		}
 		n := float64(len(packets))
 		tuple, merge := tuples(from), merged(from)

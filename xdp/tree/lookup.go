@@ -30,31 +30,42 @@ type Walk struct {
 	Leaves  int // rules and lists
 	Entries int // compared with the key
 	Nodes   int // loaded: forks, roots, and the nodes below cuts
+
+	// Loaded is called with the index of each word that a program loads. Nil: nothing is called.
+	Loaded func(word int)
+}
+
+// load loads a word of the memory.
+func (w *Walk) load(mem []uint64, at int) Node {
+	if w.Loaded != nil {
+		w.Loaded(at)
+	}
+	return Node(atomic.LoadUint64(&mem[at]))
 }
 
 // Lookup walks the memory like the program in bpf/tree.h, and returns the entry of the winning rule, or 0. It is safe to call while
 // another goroutine changes the set. But the set must not Reclaim memory before the Lookup has returned.
 func Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
 	var w Walk
-	return w.Lookup(mem, c, key, match)
+	return w.Lookup(mem, c, key, NoRank, match)
 }
 
-// Lookup is like the function Lookup. It adds its work to w.
-func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, match Match) Entry {
-	root := Node(atomic.LoadUint64(&mem[c.Of(key)]))
+// Lookup is like the function Lookup. It adds its work to w. It ends where no tree behind has a rule of a lower rank than rank.
+func (w *Walk) Lookup(mem []uint64, c ClassBits, key *Key, rank uint64, match Match) Entry {
+	root := w.load(mem, c.Of(key))
 	if root.Kind() != KindFork {
 		entry, _ := w.leaf(mem, root, key, match)
 		return entry
 	}
 	w.Nodes++
 	var found Entry
-	rank := NoRank
 	for g := range root.Count() {
 		at := root.Base() + 2*g
-		if atomic.LoadUint64(&mem[at+1]) >= rank {
+		// The program walks the first tree without its rank, which is in the same line.
+		if uint64(w.load(mem, at+1)) >= rank && g > 0 {
 			break
 		}
-		if entry, r := w.leaf(mem, Node(atomic.LoadUint64(&mem[at])), key, match); entry != 0 && r < rank {
+		if entry, r := w.leaf(mem, w.load(mem, at), key, match); entry != 0 && r < rank {
 			found, rank = entry, r
 		}
 	}
@@ -68,7 +79,7 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, r
 	for n.Kind() == KindCut {
 		w.Cuts++
 		w.Nodes++
-		n = Node(atomic.LoadUint64(&mem[n.Base()+int(be64(key[n.Word()])>>n.shift()&n.Mask())]))
+		n = w.load(mem, n.Base()+int(be64(key[n.Word()])>>n.shift()&n.Mask()))
 	}
 	if n == 0 {
 		return 0, NoRank
@@ -80,6 +91,9 @@ func (w *Walk) leaf(mem []uint64, n Node, key *Key, match Match) (entry Entry, r
 		count = n.Count()
 	}
 	for i := range count {
+		if i > 0 && w.Loaded != nil {
+			w.Loaded(n.Base() + (i-1)/2)
+		}
 		entry = Entry(n.ruleAt(mem, i) &^ hidden)
 		w.Entries++
 		if rank, ok := match(entry, key); ok {
@@ -95,9 +109,9 @@ func (w *Walk) NS() float64 {
 		nsEntry*float64(w.Leaves) + nsNext*float64(w.Entries-w.Leaves)
 }
 
-// Walk is like Lookup. It adds its work to w.
-func (s *Set) Walk(w *Walk, key *Key, match Match) Entry {
-	return w.Lookup(s.mem.words, s.class, key, match)
+// Walk is like Lookup. It adds its work to w. rank is that of a rule found before, or NoRank.
+func (s *Set) Walk(w *Walk, key *Key, rank uint64, match Match) Entry {
+	return w.Lookup(s.mem.words, s.class, key, rank, match)
 }
 
 // Lookup returns the entry of the rule that wins for a key, or 0. Programs do not call it: it is for checks and estimates.

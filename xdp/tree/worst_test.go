@@ -32,7 +32,7 @@ func scatteredRules(from []classbench.Scattered) []Rule {
 func climb(s *Set, match Match, start Key, g *rand.Rand, tries int) Path {
 	touched := func(k *Key) Path {
 		var w Walk
-		s.Walk(&w, k, match)
+		s.Walk(&w, k, NoRank, match)
 		return w.Path()
 	}
 	at, most := start, touched(&start)
@@ -85,7 +85,7 @@ func TestNoPacketTouchesMoreThanWorst(t *testing.T) {
 				t.Fatalf("%d rules: a packet touches %+v, the bound is %+v", len(rules), p, worst[testClass.Of(&k)])
 			}
 			var w Walk
-			if s.Walk(&w, &k, match); w.NS() > w.Path().NS() {
+			if s.Walk(&w, &k, NoRank, match); w.NS() > w.Path().NS() {
 				t.Fatalf("a path of %+v takes %.0f ns, the lookup %.0f", w.Path(), w.Path().NS(), w.NS())
 			}
 		}
@@ -142,7 +142,7 @@ func TestOrdinarySetsStayBelowTheDefaultWorstCost(t *testing.T) {
 		g := rand.New(rand.NewPCG(2, 2))
 		var found Path
 		for i := range in.keys {
-			s.Walk(&w, &in.keys[i], match)
+			s.Walk(&w, &in.keys[i], NoRank, match)
 			if i < 8 {
 				if p := climb(s, match, in.keys[i], g, 200); p.Steps() > found.Steps() {
 					found = p

@@ -41,12 +41,15 @@ type treesJSON struct {
 	IPv6  int `json:"ipv6"`
 }
 
-// workJSON is the mean work of a packet.
+// workJSON is the mean work of a packet, over packets that the rules match.
 type workJSON struct {
 	Masks   float64 `json:"masks"` // that are searched
 	Trees   float64 `json:"trees"`
 	Cuts    float64 `json:"cuts"`
 	Entries float64 `json:"entries"`
+
+	Lines     float64 `json:"lines"`      // cache lines of maps that are touched, without the counter and its mark
+	MostLines int     `json:"most_lines"` // of the packet that touches most
 }
 
 // othersJSON is the cost in ns of the classifiers that were not chosen.
@@ -87,6 +90,9 @@ func PrintClassifierJSON(w io.Writer, flows int, p *xdp.Plan) error {
 			Trees:   round(p.Walked.Trees),
 			Cuts:    round(p.Walked.Cuts),
 			Entries: round(p.Walked.Entries),
+
+			Lines:     round(p.Walked.Lines),
+			MostLines: p.MostLines,
 		},
 		NS:         round(p.NS),
 		TupleMasks: p.TupleMasks,
@@ -122,6 +128,7 @@ func PrintClassifier(w io.Writer, flows int, p *xdp.Plan) error {
 	}
 	if p.Rules > 0 {
 		fmt.Fprintf(&b, "packet      %.1f masks, %.1f trees, %.1f cuts, %.1f entries\n", p.Walked.Masks, p.Walked.Trees, p.Walked.Cuts, p.Walked.Entries)
+		fmt.Fprintf(&b, "lines       %.1f cache lines of maps a packet, %d at most, and 2 for its counter and the mark\n", p.Walked.Lines, p.MostLines)
 		b.WriteString(cost.Text(&p.Cost, len("classifier  ")) + "\n")
 		b.WriteString(alternatives(p))
 		b.WriteString("\nEstimates of a packet that some rule matches, in ns above an empty program.\n")

@@ -21,7 +21,9 @@ type Plan struct {
 	Words        int      // of 8 bytes: the memory of the trees
 	// Walked is the mean work of a packet.
 	Walked Work
-	NS     float64
+	// MostLines is the greatest number of lines among the packets of the mean.
+	MostLines int
+	NS        float64
 	// Cost is the same mean in nodes and rules, and the worst case of each kind of frame.
 	Cost dataplane.Cost
 	// Costs of other classifiers, to compare with. TupleNS: a search over all masks, where ranges of ports become TupleMasks
@@ -36,8 +38,9 @@ type Hashed struct {
 	Rules int
 }
 
-// Work is the mean work for a packet: lookups of hashed masks, then the trees, cuts and entries that the search visits.
-type Work struct{ Masks, Trees, Cuts, Entries float64 }
+// Work is the mean work for a packet: lookups of hashed masks, then the trees, cuts and entries that the search visits, and the cache
+// lines of maps that all of them touch. The counter of the packet and its mark are in two lines more.
+type Work struct{ Masks, Trees, Cuts, Entries, Lines float64 }
 
 const (
 	costParser  = 5   // ns: the parser and the count
@@ -107,6 +110,8 @@ func (p *Plan) estimate(m, all *xdp.Model, rules []xdp.Rule) {
 		p.Walked.Trees += float64(w.Trees) / f
 		p.Walked.Cuts += float64(w.Cuts) / f
 		p.Walked.Entries += float64(w.Entries) / f
+		p.Walked.Lines += float64(w.Lines) / f
+		p.MostLines = max(p.MostLines, w.Lines)
 		p.Cost.Nodes += float64(w.Path.Nodes) / f
 		p.Cost.Rules += float64(w.Path.Entries) / f
 		p.NS += (costParser + w.NS) / f
