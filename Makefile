@@ -15,7 +15,7 @@ ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,F
 # Packages whose tests ask for a capability or a tool of the machine. make lint has run internal/rules.
 PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=rules 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 # Those of them that take longest. They start first, so that none is left alone at the end.
-LONGEST = ./dataplane/engine ./cmd/internal/cli ./internal/lab/fence ./internal/lab/e2e ./dataplane/engine/xdp
+LONGEST = ./dataplane/engine ./cmd/internal/cli ./dataplane/engine/xdp ./xdp ./shm/include ./ibv/ibvtest ./internal/bench/xdprows ./internal/lab/fence ./shm ./internal/lab/e2e
 # Those of them in which an ordinary user shows more than root does: which files and sockets the user may not have.
 ALSO_AS_USER = ./internal/lab/archive ./internal/trust
 SECONDS_OF_DEMO ?= 5
