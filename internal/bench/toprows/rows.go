@@ -34,7 +34,7 @@ func Rows(bin string) []bench.Row {
 			Name:     t.row,
 			Ours:     fmt.Sprintf("CPU time of a look of `flowtally top --sort rate` at 4,096 counters, ten a second, %dx%d", t.width, t.height),
 			Ref:      "a program that reads the counters, orders them and writes the whole screen",
-			Bound:    5.0, // the terminal library compares and draws each cell
+			Bound:    6.0, // the terminal library compares and draws each cell
 			Unit:     "ns of CPU time per look at 10 Hz",
 			Rounds:   9, // each takes 1.6 s
 			Openings: 1,
