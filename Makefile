@@ -162,7 +162,7 @@ demo-rdma: build ## the demo over the real libmlx5 of RDMA_CORE (Debian's archiv
 
 # Ends with the summaries of its parts and the list of its failures.
 test: ## every test, first as this user and then as root the packages that need privileges
-	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
+	@echo "make test: lint, the types of every package on other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
 	@.ci/need --list $(TOOLS)
 	@lists=$$(mktemp -d); trap 'rm -rf "$$lists"' EXIT; code=0; touch "$$lists/summary" "$$lists/failures"; \
 	$(MAKE) --no-print-directory SUMMARY="$$lists/summary" FAILURES="$$lists/failures" lint test-cross $(if $(ROOT),test-beside-root) test-root test-otel || code=$$?; \
@@ -197,12 +197,11 @@ test-otel: build ## a collector of OpenTelemetry receives the values that flowta
 	FLOWTALLY_BIN=$(CURDIR)/bin $(TESTRUN) -dir internal/lab/otel -- -count=1 -timeout=20m .
 
 # The tests without cgo are those of arm64.
-test-cross: ## compile everything, tests included, for the other supported systems
+test-cross: ## check the types of everything, tests included, for the other supported systems
 	$(GO) -C internal/bench/flowtally-bench-govpp vet .
 	$(GO) vet -tags vm,$(TAGS) ./internal/lab/vm/...
 	$(GO) vet -tags releases,$(TAGS) ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	$(GO) run ./internal/typecheck darwin/arm64 linux/arm64
 
 test-emulated: ## the tests of shm in their short form, compiled for arm64, under qemu-aarch64
 	@.ci/need qemu-aarch64
