@@ -229,7 +229,7 @@ test-releases: build ## the real rdma-core of Debian's stable suites and of sid:
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc
-	$(GO) generate ./xdp/... ./plugin/... ./internal/bench/... ./configs/... ./dataplane ./cmd/internal/cli
+	$(GO) generate ./xdp/... ./plugin/... ./internal/bench/... ./configs/... ./dataplane ./cmd/internal/cli ./ibv/flexio
 
 generate-check: generate ## fail when committed generated files differ from newly generated ones
 	@git diff --exit-code --stat || { echo "generated files are stale: run 'make generate' and commit" >&2; exit 1; }

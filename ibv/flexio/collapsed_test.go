@@ -9,7 +9,7 @@ import (
 // complete writes the device's entry for the completion with this index.
 func complete(entry []byte, index uint64, c CQE64) {
 	c.WQECounter = uint16(index)
-	copy(entry, Append(nil, c))
+	copy(entry, entryBytes(c))
 }
 
 // clockAt is a clock that stands.

@@ -30,8 +30,8 @@ func readCQC(t *testing.T) (fields []prmField) {
 		fields = append(fields, prmField{cols[0], at, width})
 		at += width
 	}
-	if at != 8*cqContextSize {
-		t.Fatalf("the list has %d bits, want %d", at, 8*cqContextSize)
+	if at != 8*commandTables[cqContext].size {
+		t.Fatalf("the list has %d bits, want %d", at, 8*commandTables[cqContext].size)
 	}
 	return fields
 }
@@ -42,22 +42,20 @@ func TestCQContextFieldsLieWhereDPDKHasThem(t *testing.T) {
 	want := make(map[string]prmField)
 	for _, f := range readCQC(t) {
 		if !strings.HasPrefix(f.name, "reserved_at_") {
-			want[strings.ReplaceAll(f.name, "_", "")] = f
+			want[f.name] = f
 		}
 	}
-	eqn := want["ceqn"]
+	eqn := want["c_eqn"]
 	if eqn.first+eqn.width != 0xc0 || eqn.width != 8 {
 		t.Errorf("c_eqn is at %#x, %d bits", eqn.first, eqn.width)
 	}
-	want["ceqn"] = prmField{"c_eqn_or_apu_element", 0xa0, 32}
-	typ := reflect.TypeFor[CQContext]()
-	for _, sf := range reflect.VisibleFields(typ) {
-		f, ok := want[strings.ToLower(sf.Name)]
-		first, width := bitsOf(sf)
-		if !ok || f.first != first || f.width != width {
-			t.Errorf("%s is at %#x, %d bits; the header: %+v, %t", sf.Name, first, width, f, ok)
+	want["c_eqn"] = prmField{"c_eqn_or_apu_element", 0xa0, 32}
+	for _, r := range commandTables[cqContext].fields {
+		f, ok := want[r.name]
+		if !ok || f.first != r.first || f.width != r.width {
+			t.Errorf("%s is at %#x, %d bits; the header: %+v, %t", r.name, r.first, r.width, f, ok)
 		}
-		delete(want, strings.ToLower(sf.Name))
+		delete(want, r.name)
 	}
 	for _, f := range want {
 		t.Errorf("%s is not there", f.name)
@@ -76,104 +74,66 @@ func TestCQContextOfADeviceDecodesAsNVIDIADoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := DecodeCQContext(dump)
-	want := CQContext{
-		ST: CQArmed, LogCQSize: 10, UARPage: 0x80, CQPeriod: 8, CQMaxCount: 0x80, CEQN: 22,
-		LastNotifiedIndex: 0xffffff, LastSolicitIndex: 0xffffff, DBRAddr: 0x1_1bb1e680,
+	got, err := Decode(cqContext, dump)
+	want := Values{
+		"st": 9, "log_cq_size": 10, "uar_page": 0x80, "cq_period": 8, "cq_max_count": 0x80, "c_eqn": 22,
+		"last_notified_index": 0xffffff, "last_solicit_index": 0xffffff, "dbr_addr": 0x1_1bb1e680,
 	}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	for _, f := range commandTables[cqContext].fields {
+		if err != nil || got.Uint(f.name) != want.Uint(f.name) {
+			t.Errorf("%s: %#x, %v, want %#x", f.name, got.Uint(f.name), err, want.Uint(f.name))
+		}
 	}
-	again, err := got.Append(nil)
+	again, err := Append(nil, cqContext, got)
 	if err != nil || hex.EncodeToString(again) != hex.EncodeToString(dump) {
 		t.Errorf("encoded again: %x, %v\nwant %x", again, err, dump)
-	}
-	if _, err := DecodeCQContext(dump[:63]); !errors.Is(err, ErrShort) {
-		t.Errorf("63 bytes: %v, want %v", err, ErrShort)
 	}
 }
 
 // Each field must accept all ones.
 func TestCQContextRefusesValuesWiderThanTheirFields(t *testing.T) {
-	typ := reflect.TypeFor[CQContext]()
-	for _, sf := range reflect.VisibleFields(typ) {
-		_, width := bitsOf(sf)
-		if sf.Type.Kind() == reflect.Bool || width == int(8*sf.Type.Size()) {
+	for _, f := range commandTables[cqContext].fields {
+		if f.width == 64 {
 			continue // every value fits
 		}
-		var c CQContext
-		f := reflect.ValueOf(&c).Elem().FieldByIndex(sf.Index)
-		f.SetUint(1<<width - 1)
-		if _, err := c.Append(nil); err != nil {
-			t.Errorf("%s: %v", sf.Name, err)
+		if _, err := Append(nil, cqContext, Values{f.name: uint64(1)<<f.width - 1}); err != nil {
+			t.Errorf("%s: %v", f.name, err)
 		}
-		f.SetUint(1 << width)
-		if _, err := c.Append(nil); !errors.Is(err, ErrAttr) || !strings.Contains(err.Error(), sf.Name) {
-			t.Errorf("%s with %d in %d bits: %v", sf.Name, 1<<width, width, err)
+		wide := Values{f.name: uint64(1) << f.width}
+		if _, err := Append(nil, cqContext, wide); !errors.Is(err, ErrAttr) || !strings.Contains(err.Error(), f.name) {
+			t.Errorf("%s with %d in %d bits: %v", f.name, 1<<f.width, f.width, err)
 		}
-		in := CreateCQIn{CQContext: c}
-		if got, err := in.Append(nil); !errors.Is(err, ErrAttr) || len(got) != 0 {
-			t.Errorf("%s in the command: %x, %v", sf.Name, got, err)
+		if got, err := Append(nil, createCQIn, Values{"cq_context": wide}); !errors.Is(err, ErrAttr) || len(got) != 0 {
+			t.Errorf("%s in the command: %x, %v", f.name, got, err)
 		}
 	}
-}
-
-// Any 64 bytes are a context. Encoding it again must give the bits of its fields.
-func FuzzCQContext(f *testing.F) {
-	var named CQContext
-	v := reflect.ValueOf(&named).Elem()
-	for _, sf := range reflect.VisibleFields(v.Type()) {
-		if _, width := bitsOf(sf); sf.Type.Kind() == reflect.Bool {
-			v.FieldByIndex(sf.Index).SetBool(true)
-		} else {
-			v.FieldByIndex(sf.Index).SetUint(1<<width - 1)
-		}
-	}
-	mask, err := named.Append(nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(make([]byte, 64))
-	f.Add(mask)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := DecodeCQContext(b)
-		if len(b) < 64 {
-			if !errors.Is(err, ErrShort) {
-				t.Errorf("%d bytes: %v", len(b), err)
-			}
-			return
-		}
-		got, err := c.Append(nil)
-		if err != nil {
-			t.Fatalf("%+v: %v", c, err)
-		}
-		for i, m := range mask {
-			if got[i] != b[i]&m {
-				t.Fatalf("byte %d: %#02x became %#02x, fields have %#02x of it", i, b[i], got[i], m)
-			}
-		}
-	})
 }
 
 // randomContext is one with random values in all its fields.
-func randomContext(rng *rand.Rand) (c CQContext) {
-	b := make([]byte, cqContextSize)
+func randomContext(t *testing.T, rng *rand.Rand) Values {
+	t.Helper()
+	b := make([]byte, commandTables[cqContext].size)
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
-	loadBits(b, &c)
-	return c
+	v, err := Decode(cqContext, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func TestCreateCQInHoldsTheContext(t *testing.T) {
 	rng := seed.Rand(t)
-	in := CreateCQIn{Opcode: opCreateCQ, UID: 0x1234, OpMod: 0x5678, CQContext: randomContext(rng), CQUMEMOffset: rng.Uint64(), CQUMEMID: rng.Uint32(), CQUMEMValid: true}
-	got, err := in.Append(nil)
+	context := randomContext(t, rng)
+	got, err := Append(nil, createCQIn, Values{
+		"opcode": opCreateCQ, "uid": 0x1234, "op_mod": 0x5678, "cq_context": context, "cq_umem_offset": rng.Uint64(), "cq_umem_id": rng.Uint32(), "cq_umem_valid": true,
+	})
 	if err != nil || len(got) != 272 {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	inner, err := DecodeCQContext(got[16:])
-	if err != nil || inner != in.CQContext {
-		t.Errorf("%+v in the command, %v, want %+v", inner, err, in.CQContext)
+	inner, err := Decode(cqContext, got[16:])
+	if err != nil || !reflect.DeepEqual(inner, context) {
+		t.Errorf("%+v in the command, %v, want %+v", inner, err, context)
 	}
 }

@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// CQE64 is flexio_dev_cqe64, a completion queue entry of 64 bytes. mlx5dv.h has the same entry, mlx5_cqe64,
-// with other names. Some fields are reserved here and not there: wqe_id, the flags of the headers, the
-// timestamp and more.
+// CQE64 is flexio_dev_cqe64, a completion queue entry of 64 bytes, for hot paths. mlx5dv.h has the same entry,
+// mlx5_cqe64, with other names. Some fields are reserved here and not there: wqe_id, the flags of the headers, the
+// timestamp and more. [Decode] reads those too.
 type CQE64 struct {
-	Rsvd00        [20]byte `ref:"rsvd00"`
-	CsumOK        uint16   `ref:"csum_ok"` // the checksum itself, not whether it is correct
-	Rsvd22        [2]byte  `ref:"rsvd22"`
-	Rsvd24        [8]byte  `ref:"rsvd24"`
-	SRQNUidx      uint32   `ref:"srqn_uidx"`
-	ImmInvalPkey  uint32   `ref:"imm_inval_pkey"`
-	Rsvd40        uint32   `ref:"rsvd40"`
-	ByteCnt       uint32   `ref:"byte_cnt"`
-	Rsvd48        uint32   `ref:"rsvd48"`          // upper half of the timestamp
-	HWErrSyndrome uint8    `ref:"hw_err_syndrome"` // this and the next three: lower half of the timestamp unless it is an error
-	Rsvd50        uint8    `ref:"rsvd50"`
-	VendorErrSynd uint8    `ref:"vendor_err_synd"`
-	Syndrome      Syndrome `ref:"syndrome"`
-	SopRdrop      uint8    `ref:"sop_rdrop"` // the reference calls the word of SopRdrop and QPN24 qpn
-	QPN24         [3]byte  `ref:"qpn24"`
-	WQECounter    uint16   `ref:"wqe_counter"`
-	Signature     uint8    `ref:"signature"`
-	OpOwn         OpOwn    `ref:"op_own"`
+	rsvd00        [20]byte
+	CsumOK        uint16 // the checksum itself, not whether it is correct
+	rsvd22        [2]byte
+	rsvd24        [8]byte
+	SRQNUidx      uint32
+	ImmInvalPkey  uint32
+	rsvd40        uint32
+	ByteCnt       uint32
+	rsvd48        uint32 // upper half of the timestamp
+	HWErrSyndrome uint8  // this and the next three: lower half of the timestamp unless it is an error
+	rsvd50        uint8
+	VendorErrSynd uint8
+	Syndrome      Syndrome
+	SopRdrop      uint8 // the reference calls the word of SopRdrop and QPN24 qpn
+	QPN24         [3]byte
+	WQECounter    uint16
+	Signature     uint8
+	OpOwn         OpOwn
 }
 
 // QPN returns the number of the QP (24 bits).
@@ -54,28 +54,28 @@ func (c *CQE64) Timestamp() uint64 {
 	if c.OpOwn.Opcode().IsError() {
 		return 0
 	}
-	return uint64(c.Rsvd48)<<32 |
+	return uint64(c.rsvd48)<<32 |
 		uint64(c.HWErrSyndrome)<<24 |
-		uint64(c.Rsvd50)<<16 |
+		uint64(c.rsvd50)<<16 |
 		uint64(c.VendorErrSynd)<<8 |
 		uint64(c.Syndrome)
 }
 
-// load is Decode without reflection, for the walk of a Ring. It takes 18 ns instead of 670.
+// load decodes an entry for the walk of a Ring, without a table.
 func (c *CQE64) load(e []byte) {
 	_ = e[63]
 	be := binary.BigEndian
-	c.Rsvd00 = [20]byte(e)
+	c.rsvd00 = [20]byte(e)
 	c.CsumOK = be.Uint16(e[0x14:])
-	c.Rsvd22 = [2]byte(e[0x16:])
-	c.Rsvd24 = [8]byte(e[0x18:])
+	c.rsvd22 = [2]byte(e[0x16:])
+	c.rsvd24 = [8]byte(e[0x18:])
 	c.SRQNUidx = be.Uint32(e[0x20:])
 	c.ImmInvalPkey = be.Uint32(e[0x24:])
-	c.Rsvd40 = be.Uint32(e[0x28:])
+	c.rsvd40 = be.Uint32(e[0x28:])
 	c.ByteCnt = be.Uint32(e[0x2c:])
-	c.Rsvd48 = be.Uint32(e[0x30:])
+	c.rsvd48 = be.Uint32(e[0x30:])
 	c.HWErrSyndrome = e[0x34]
-	c.Rsvd50 = e[0x35]
+	c.rsvd50 = e[0x35]
 	c.VendorErrSynd = e[0x36]
 	c.Syndrome = Syndrome(e[0x37])
 	c.SopRdrop = e[0x38]
@@ -89,17 +89,17 @@ func (c *CQE64) load(e []byte) {
 func (c *CQE64) store(e []byte) {
 	_ = e[63]
 	be := binary.BigEndian
-	copy(e, c.Rsvd00[:])
+	copy(e, c.rsvd00[:])
 	be.PutUint16(e[0x14:], c.CsumOK)
-	copy(e[0x16:], c.Rsvd22[:])
-	copy(e[0x18:], c.Rsvd24[:])
+	copy(e[0x16:], c.rsvd22[:])
+	copy(e[0x18:], c.rsvd24[:])
 	be.PutUint32(e[0x20:], c.SRQNUidx)
 	be.PutUint32(e[0x24:], c.ImmInvalPkey)
-	be.PutUint32(e[0x28:], c.Rsvd40)
+	be.PutUint32(e[0x28:], c.rsvd40)
 	be.PutUint32(e[0x2c:], c.ByteCnt)
-	be.PutUint32(e[0x30:], c.Rsvd48)
+	be.PutUint32(e[0x30:], c.rsvd48)
 	e[0x34] = c.HWErrSyndrome
-	e[0x35] = c.Rsvd50
+	e[0x35] = c.rsvd50
 	e[0x36] = c.VendorErrSynd
 	e[0x37] = byte(c.Syndrome)
 	e[0x38] = c.SopRdrop
@@ -233,46 +233,3 @@ type CompletionError struct {
 func (e *CompletionError) Error() string {
 	return fmt.Sprintf("completing a work request: %s error (vendor %#02x)", e.Syndrome, e.Vendor)
 }
-
-// ErrCQE is mlx5_err_cqe of mlx5dv.h: the 64 bytes of an entry with an error. The reference does not list it.
-type ErrCQE struct {
-	Rsvd0         [32]byte
-	SRQN          uint32
-	Rsvd1         [18]byte // includes byte 0x34, HWErrSyndrome of CQE64
-	VendorErrSynd uint8
-	Syndrome      Syndrome
-	SWQEOpcodeQPN uint32
-	WQECounter    uint16
-	Signature     uint8
-	OpOwn         OpOwn
-}
-
-// MiniCQEBlock is flexio_dev_mini_cqe64: an entry full of mini-CQEs, as in enhanced compression. Basic
-// compression has no trailer like this. [Ring] expands both.
-type MiniCQEBlock struct {
-	MiniCQE                [7]uint64 `ref:"mini_cqe"`
-	Rsvd0                  [6]byte   `ref:"rsvd0"`
-	ValidityIterationCount uint8     `ref:"validity_iteration_count"`
-	NumAndType             uint8     `ref:"num_and_type"`
-}
-
-// Num returns the number of mini-CQEs in the block. Devices only write 1 to 7.
-func (m *MiniCQEBlock) Num() int { return int(m.NumAndType>>4) + 1 }
-
-// EQE is flexio_dev_eqe, an event queue entry of 64 bytes. Its event_data is a union. The reference gives only
-// the completion event: six reserved words, then cqn.
-type EQE struct {
-	Rsvd00    uint8     `ref:"rsvd00"`
-	Type      uint8     `ref:"type"`
-	Rsvd02    uint8     `ref:"rsvd02"`
-	SubType   uint8     `ref:"sub_type"`
-	Rsvd4     [28]byte  `ref:"rsvd4"`
-	EventRsvd [6]uint32 `ref:"event_data.rsvd00"`
-	EventCQN  uint32    `ref:"event_data.cqn"` // 24 bits, the upper eight reserved
-	Rsvd3C    uint16    `ref:"rsvd3c"`
-	Signature uint8     `ref:"signature"`
-	Owner     uint8     `ref:"owner"`
-}
-
-// CQN returns the number of the CQ in a completion event.
-func (e *EQE) CQN() uint32 { return e.EventCQN & 0xffffff }

@@ -5,22 +5,26 @@
 //
 // # Structures
 //
-// [Decode] and [Append] convert between bytes of queue memory and a [Struct], bit for bit, reserved
-// fields included. All fields are big-endian, and have the reference's name in their tag `ref`. If
-// infiniband/mlx5dv.h of rdma-core has the same structure, a test compares every offset with it.
-// The reference and the header differ in names and in reserved fields, and some places in the
-// reference are impossible. docs/flexio.md lists all fields and differences.
+// Each structure is a table of its fields: name, first bit, width, unit, and the place in the words of
+// the reference. [Decode] and [Append] convert between bytes of queue memory and [Values] by the table,
+// bit for bit, reserved fields included. All words are big-endian. Structures and fields have the names
+// of the reference, for example "flexio_dev_wqe_ctrl_seg". If infiniband/mlx5dv.h of rdma-core has the
+// same structure, a test compares every offset with it. The reference and the header differ in names and
+// in reserved fields, and some places in the reference are impossible. docs/flexio.md lists all fields
+// and differences.
+//
+// [CQE64] is the one structure with a type of its own, because readers of rings decode it for each
+// completion.
 //
 // # Attributes
 //
 // The structures called *_attr, and some others, are arguments of the SDK's host library. The
-// reference gives their fields, units and rules, but no layout. So these types claim no ABI, and
-// the package calls no library. Validate reports every invalid attribute as an [AttrError] with the
-// reference's name. A pointer to an object of the library is an [Object] here, and an int used as a
-// flag is a bool.
+// reference gives their fields, units and rules, but no layout. So this package claims no ABI for them,
+// and calls no library. [Validate] reports every invalid attribute as an [AttrError] with the
+// reference's name.
 //
-// [CQAttr.CreateCQ] makes the device's command CREATE_CQ, whose [CQContext] has the bits of
-// mlx5_ifc_cqc_bits.
+// [CQAttr] are the attributes of a completion queue. [CQAttr.CreateCQ] makes the device's command
+// CREATE_CQ, whose context has the bits of mlx5_ifc_cqc_bits.
 //
 // # Counting completions
 //

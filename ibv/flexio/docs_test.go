@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/flexio.md")
+
+//go:generate go test -run TestFlexIODocumentIsCurrent -update
 
 const docPath = "../../docs/flexio.md"
 
@@ -78,108 +79,98 @@ func TestFlexIODocumentNamesExistingTests(t *testing.T) {
 	}
 }
 
-// fieldTables returns a table for each structure of the reference, in its order, with every field;
-// fields of queue structures are in the order of their bytes.
+// fieldTables returns the table of each structure of the reference, in its order. Of a structure with a layout, the
+// fields are in the order of their bytes.
 func fieldTables(t *testing.T) string {
-	fields := make(map[string][]refField)
 	var order []string
+	refs := make(map[string]refField)
 	for _, f := range readRefs(t) {
-		if fields[f.strct] == nil {
+		if !slices.Contains(order, f.strct) {
 			order = append(order, f.strct)
 		}
-		fields[f.strct] = append(fields[f.strct], f)
+		refs[f.String()] = f
 	}
 	var b strings.Builder
-	for _, strct := range order {
-		typ := goTypes[strct]
-		if size := binarySize(typ); size > 0 {
-			queueTable(t, &b, strct, typ, size, fields[strct])
+	for _, structure := range order {
+		if _, ok := attributeTables[structure]; ok {
+			writeAttributes(&b, structure)
 		} else {
-			hostTable(t, &b, strct, typ, fields[strct])
+			writeLayout(&b, structure, refs)
 		}
 	}
 	return b.String()
 }
 
-func queueTable(t *testing.T, b *strings.Builder, strct string, typ reflect.Type, size int, fields []refField) {
-	twin, theirs := "", map[string]string(nil)
-	for _, s := range structs {
-		if reflect.TypeOf(s.v) == typ {
-			twin, theirs = s.c, s.fields
+func writeLayout(b *strings.Builder, structure string, refs map[string]refField) {
+	table, twin := queueTables[structure], twins[structure]
+	fmt.Fprintf(b, "### `%s`\n\n", structure)
+	if table.union {
+		b.WriteString("One of its segments.\n\n| reference | structure | test |\n| --- | --- | --- |\n")
+		for _, f := range table.fields {
+			fmt.Fprintf(b, "| `%s` | [`%s`](#%s) | TestSQESegHoldsExactlyOneSegment |\n", f.name, f.of, f.of)
 		}
+		b.WriteString("\n")
+		return
 	}
 	header := "no twin in mlx5dv.h"
-	if twin != "" {
-		header = "`" + twin + "` of mlx5dv.h"
+	if twin.c != "" {
+		header = "`" + twin.c + "` of mlx5dv.h"
 	}
-	fmt.Fprintf(b, "### `%s`\n\n`flexio.%s`, %d bytes, %s.\n\n", strct, typ.Name(), size, header)
-	b.WriteString("| byte | reference | its place | Go | type | mlx5dv.h | test |\n| --- | --- | --- | --- | --- | --- | --- |\n")
-	type row struct {
-		at   int
-		text string
-	}
-	var rows []row
-	for _, f := range fields {
-		g, err := find(f)
-		if err != nil {
-			t.Fatal(err)
+	fmt.Fprintf(b, "%d bytes, %s.\n\n", table.size, header)
+	b.WriteString("| byte | bits | reference | its type | its place | mlx5dv.h | test |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, f := range table.fields {
+		theirs, place, tests := "", "no layout given", []string{"TestRowsOfQueueStructuresLeaveNoHole"}
+		if c := twin.fields[f.name]; c != "" {
+			theirs, tests = "`"+c+"`", []string{"TestStructsEqualTheHeader"}
 		}
-		name, field, tests := f.name, "", []string{}
-		if n, ok := nested[f.String()+" "+f.ctype]; ok {
-			name = n
+		if f.ref != "" {
+			place, tests = f.ref, append(slices.DeleteFunc(tests, func(s string) bool { return theirs == "" }), "TestFieldsLieWhereTheReferenceHasThem")
 		}
-		if c := theirs[g.text]; c != "" {
-			field, tests = "`"+c+"`", append(tests, "TestStructsEqualTheHeader")
-		}
-		place := "no layout given"
-		if f.place != "-" {
-			place, tests = f.place, append(tests, "TestFieldsLieWhereTheReferenceHasThem")
-		}
-		rows = append(rows, row{g.at, fmt.Sprintf("| %02x | `%s` | %s | `%s` | %s | %s | %s |\n", g.at, name, place, g.text, g.typ, field, strings.Join(tests, ", "))})
-	}
-	slices.SortStableFunc(rows, func(a, b row) int { return a.at - b.at })
-	for _, r := range rows {
-		b.WriteString(r.text)
+		ctype := refs[structure+"."+f.name].ctype
+		fmt.Fprintf(b, "| %02x | %d | `%s` | %s | %s | %s | %s |\n", f.first/8, f.width, f.name, ctype, place, theirs, strings.Join(tests, ", "))
 	}
 	b.WriteString("\n")
 }
 
-func hostTable(t *testing.T, b *strings.Builder, strct string, typ reflect.Type, fields []refField) {
-	fmt.Fprintf(b, "### `%s`\n\n`flexio.%s`.\n\n", strct, typ.Name())
-	b.WriteString("| reference | its type | Go | type | test |\n| --- | --- | --- | --- | --- |\n")
-	for _, f := range fields {
-		g, err := find(f)
-		if err != nil {
-			t.Fatal(err)
+func writeAttributes(b *strings.Builder, structure string) {
+	fmt.Fprintf(b, "### `%s`\n\n| reference | its type | values | unit | test |\n| --- | --- | --- | --- | --- |\n", structure)
+	for _, f := range attributeTables[structure].fields {
+		tests := []string{"TestValidAttributesAreAccepted"}
+		name := structure + "." + f.name
+		if slices.ContainsFunc(append(brokenRules, brokenQueueRules...), func(r brokenRule) bool { return r.field == name || strings.HasPrefix(r.field, name+".") }) {
+			tests = append(tests, "TestEachBrokenRuleIsReportedAlone")
 		}
-		fmt.Fprintf(b, "| `%s` | %s | `%s` | %s | %s |\n", f.name, strings.ReplaceAll(f.ctype, "*", "\\*"), g.text, strings.ReplaceAll(g.typ, "*", "\\*"), strings.Join(hostTests(strct, f.name), ", "))
+		if structure == "flexio_cq_attr" {
+			tests = append(tests, "TestCQAttrSetsOnlyItsOwnBits")
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", f.name, strings.ReplaceAll(f.ref, "*", "\\*"), accepted(f), f.unit, strings.Join(tests, ", "))
 	}
 	b.WriteString("\n")
 }
 
-// hostTests are the tests that cover a field of configuration: the tables that they go
-// through say so.
-func hostTests(strct, field string) (tests []string) {
-	if strct == "flexio_dev_sqe_seg" {
-		return []string{"TestSQESegHoldsExactlyOneSegment"}
+// accepted says which values an attribute takes.
+func accepted(f field) string {
+	switch {
+	case f.names != nil:
+		return strings.TrimPrefix(f.spellNames(), "give a number, or one of: ")
+	case f.kind == number && f.width == 1:
+		return "0, 1"
+	case f.kind == number:
+		return fmt.Sprintf("%d bits", f.width)
+	case f.kind == octets:
+		return "bytes"
+	case f.kind == text:
+		return fmt.Sprintf("a string of at most %d bytes", maxNameLen-1)
+	case f.kind == object:
+		return "an object's number"
+	case f.kind == list:
+		return "a slice"
+	case f.kind == ignored:
+		return "any: ignored"
+	case f.align > 0:
+		return fmt.Sprintf("[`%s`](#%s), at a multiple of %d", f.of, f.of, f.align)
 	}
-	name := strct + "." + field
-	has := func(f string) bool { return f == name || strings.HasPrefix(f, name+".") }
-	for _, parent := range []string{"flexio_wq_attr.rq.", "flexio_wq_attr.sq."} {
-		if p := strings.TrimSuffix(parent, "."); strct == strings.Replace(p, "flexio_wq_attr.", "flexio_wq_", 1)+"_attr" {
-			has = func(f string) bool { return f == parent+field }
-		}
-	}
-	if slices.ContainsFunc(append(rules, queueRules...), func(r rule) bool { return has(r.field) }) {
-		tests = append(tests, "TestEachBrokenRuleIsReportedAlone")
-	}
-	if !neverSet[name] {
-		tests = append(tests, "TestValidAttributesAreAccepted")
-	}
-	if strct == "flexio_cq_attr" {
-		tests = append(tests, "TestCQAttrSetsOnlyItsOwnBits")
-	}
-	return tests
+	return fmt.Sprintf("[`%s`](#%s)", f.of, f.of)
 }
 
 // contextTable says which fields of the command each attribute of a CQ sets: it sets the
@@ -197,7 +188,7 @@ func contextTable(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range slices.Concat(changed(plain.CQContext, in.CQContext, ""), changed(plain, in, "CREATE_CQ ")) {
+		for _, s := range changed(t, plain, in) {
 			if !slices.Contains(sets[tt.field], s) {
 				sets[tt.field] = append(sets[tt.field], s)
 			}
@@ -205,26 +196,37 @@ func contextTable(t *testing.T) string {
 	}
 	var b strings.Builder
 	b.WriteString("| flexio_cq_attr | field: first bit, bits | test |\n| --- | --- | --- |\n")
-	for _, sf := range reflect.VisibleFields(reflect.TypeFor[CQAttr]()) {
-		ref := sf.Tag.Get("ref")
-		what := strings.Join(sets[ref], "; ")
+	for _, f := range attributeTables["flexio_cq_attr"].fields {
+		what := strings.Join(sets[f.name], "; ")
 		if what == "" {
 			what = "none: the library's, after the creation"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | TestCQAttrSetsOnlyItsOwnBits |\n", ref, what)
+		fmt.Fprintf(&b, "| `%s` | %s | TestCQAttrSetsOnlyItsOwnBits |\n", f.name, what)
 	}
 	return b.String()
 }
 
-// changed are the fields, but structures, in which two values differ.
-func changed[T any](a, b T, prefix string) (out []string) {
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	for _, sf := range reflect.VisibleFields(x.Type()) {
-		if sf.Type.Kind() == reflect.Struct || x.FieldByIndex(sf.Index).Equal(y.FieldByIndex(sf.Index)) {
-			continue
+// changed are the fields of the context, and of the command around it, in which two commands differ.
+func changed(t *testing.T, a, b CreateCQIn) (out []string) {
+	t.Helper()
+	var decoded [2]Values
+	for i, in := range []CreateCQIn{a, b} {
+		command, err := in.Append(nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		first, width := bitsOf(sf)
-		out = append(out, fmt.Sprintf("%s`%s`: %#x, %d", prefix, sf.Name, first, width))
+		if decoded[i], err = Decode(createCQIn, command); err != nil {
+			t.Fatal(err)
+		}
 	}
+	compare := func(of, prefix string, x, y Values) {
+		for _, f := range commandTables[of].fields {
+			if f.kind != inner && x.Uint(f.name) != y.Uint(f.name) {
+				out = append(out, fmt.Sprintf("%s`%s`: %#x, %d", prefix, f.name, f.first, f.width))
+			}
+		}
+	}
+	compare(cqContext, "", decoded[0]["cq_context"].(Values), decoded[1]["cq_context"].(Values))
+	compare(createCQIn, "CREATE_CQ ", decoded[0], decoded[1])
 	return out
 }

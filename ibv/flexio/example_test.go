@@ -7,12 +7,32 @@ import (
 	"github.com/flowtally/flowtally/ibv/flexio"
 )
 
-// A completion queue entry, from its 64 bytes.
+// The control segment of a work queue entry, from its 16 bytes.
 func ExampleDecode() {
-	entry := flexio.Append(nil, flexio.CQE64{ByteCnt: 64, QPN24: [3]byte{2: 17}, WQECounter: 5})
-	cqe, err := flexio.Decode[flexio.CQE64](entry)
-	fmt.Println(cqe.QPN(), cqe.ByteCnt, cqe.WQECounter, err)
-	// Output: 17 64 5 <nil>
+	seg, err := flexio.Append(nil, "flexio_dev_wqe_ctrl_seg", flexio.Values{"idx_opcode": 5<<8 | 0x0a, "qpn_ds": 17<<8 | 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctrl, err := flexio.Decode("flexio_dev_wqe_ctrl_seg", seg)
+	fmt.Println(ctrl.Uint("qpn_ds")>>8, ctrl.Uint("idx_opcode")>>8, err)
+	// Output: 17 5 <nil>
+}
+
+// The attributes of a new queue pair, of which two are wrong.
+func ExampleValidate() {
+	err := flexio.Validate("flexio_qp_attr", flexio.Values{
+		"transport_type":  "RC",
+		"pd":              1,
+		"log_sq_depth":    16,
+		"rq_type":         "zero-RQ",
+		"qp_wq_buff_qmem": flexio.Values{"daddr": 0x1000},
+		"qp_wq_dbr_qmem":  flexio.Values{"daddr": 0x2004},
+	}, "create")
+	fmt.Println(err)
+	// Output:
+	// checking flexio_qp_attr.log_sq_depth: 16 does not fit the device's field of 4 bits: at most 15
+	// checking flexio_qp_attr.qp_wq_dbr_qmem.daddr: 0x2004 is not a multiple of 8
 }
 
 // The ring of a completion queue of four entries, in which the device has written two.
@@ -25,7 +45,12 @@ func ExampleNewRing() {
 	}
 	ring.Init()
 	for i := range 2 { // as the device does; the owner bit is 0 in the first round
-		copy(mem[64*i:], flexio.Append(nil, flexio.CQE64{ByteCnt: 100, WQECounter: uint16(i)}))
+		entry, err := flexio.Append(nil, "flexio_dev_cqe64", flexio.Values{"byte_cnt": 100, "wqe_counter": i})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		copy(mem[64*i:], entry)
 	}
 	var cqe flexio.CQE64
 	for {
@@ -53,7 +78,8 @@ func ExampleNewCollapsed() {
 	queue.Init()
 	start := time.Now()
 	clock := func() time.Duration { return time.Since(start) }
-	copy(entry, flexio.Append(nil, flexio.CQE64{WQECounter: 9})) // as the device does after ten packets
+	entry[61] = 9 // wqe_counter, as the device writes it after ten packets
+	entry[60] = 0
 	n := queue.Sample(clock)
 	fmt.Println(n.Completed, n.Errors)
 	// Output: 10 0

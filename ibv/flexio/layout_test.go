@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,66 +13,34 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// structs are all of Struct, each with the structure of mlx5dv.h that it is, if
-// there is one, and the fields that go by another name there.
-var structs = []struct {
-	v      any
-	size   int
+// twins are the structures of mlx5dv.h that are those of the reference, and the names of their fields.
+var twins = map[string]struct {
 	c      string
-	fields map[string]string // ours: theirs; "" where theirs is a part of something else
+	fields map[string]string // by the reference's name
 }{
-	{CQE64{}, 64, "mlx5_cqe64", map[string]string{
-		"SRQNUidx": "srqn_uidx", "ImmInvalPkey": "imm_inval_pkey", "ByteCnt": "byte_cnt", "Rsvd48": "timestamp",
-		"SopRdrop": "sop_drop_qpn", "WQECounter": "wqe_counter", "Signature": "signature", "OpOwn": "op_own", "Rsvd22": "slid", "Rsvd40": "app",
+	"flexio_dev_cqe64": {"mlx5_cqe64", map[string]string{
+		"srqn_uidx": "srqn_uidx", "imm_inval_pkey": "imm_inval_pkey", "byte_cnt": "byte_cnt", "rsvd48": "timestamp", "qpn": "sop_drop_qpn",
+		"sop_rdrop": "sop_drop_qpn", "wqe_counter": "wqe_counter", "signature": "signature", "op_own": "op_own", "rsvd22": "slid", "rsvd40": "app",
 	}},
-	{ErrCQE{}, 64, "mlx5_err_cqe", map[string]string{
-		"Rsvd0": "rsvd0", "SRQN": "srqn", "Rsvd1": "rsvd1", "VendorErrSynd": "vendor_err_synd", "Syndrome": "syndrome",
-		"SWQEOpcodeQPN": "s_wqe_opcode_qpn", "WQECounter": "wqe_counter", "Signature": "signature", "OpOwn": "op_own",
+	// mlx5dv.h has neither flexio_dev_mini_cqe64 nor flexio_dev_eqe: see TestFieldsDecodeFromTheirBytes
+	"flexio_dev_wqe_ctrl_seg": {"mlx5_wqe_ctrl_seg", map[string]string{
+		"idx_opcode": "opmod_idx_opcode", "qpn_ds": "qpn_ds", "signature_fm_ce_se": "signature", "general_id": "imm",
 	}},
-	{MiniCQEBlock{}, 64, "", nil}, // mlx5dv.h has neither it nor the EQE: see TestFieldsDecodeFromTheirBytes
-	{EQE{}, 64, "", nil},
-	{CtrlSeg{}, 16, "mlx5_wqe_ctrl_seg", map[string]string{
-		"IdxOpcode": "opmod_idx_opcode", "QPNDS": "qpn_ds", "SignatureFMCESE": "signature", "GeneralID": "imm",
+	"flexio_dev_wqe_atomic_seg": {"mlx5_wqe_atomic_seg", map[string]string{"swap_or_add_data": "swap_add", "compare_data": "compare"}},
+	"flexio_dev_wqe_datagram_seg": {"mlx5_wqe_av", map[string]string{
+		"dc_key": "key", "qkey": "key", "ext_dqp_dct": "dqp_dct", "stat_rate_sl": "stat_rate_sl", "fl_mlid": "fl_mlid", "rlid_sport": "rlid",
+		"reserved0": "reserved0", "rmac": "rmac", "tclass": "tclass", "hop_limit": "hop_limit", "grh_gid_fl": "grh_gid_fl", "rgid": "rgid",
 	}},
-	{AtomicSeg{}, 16, "mlx5_wqe_atomic_seg", map[string]string{"SwapOrAddData": "swap_add", "CompareData": "compare"}},
-	{DatagramSeg{}, 48, "mlx5_wqe_av", map[string]string{
-		"QKey": "key", "ExtDqpDct": "dqp_dct", "StatRateSL": "stat_rate_sl", "FlMlid": "fl_mlid", "RlidSport": "rlid", "Reserved0": "reserved0",
-		"RMAC": "rmac", "TClass": "tclass", "HopLimit": "hop_limit", "GRHGIDFl": "grh_gid_fl", "RGID": "rgid",
+	"flexio_dev_wqe_eth_seg": {"mlx5_wqe_eth_seg", map[string]string{ // which is longer: its inline headers go on
+		"rsvd0": "rsvd0", "cs_swp_flags": "cs_flags", "mss": "mss", "rsvd2": "rsvd2", "inline_hdr_bsz": "inline_hdr_sz", "inline_hdrs": "inline_hdr_start",
 	}},
-	{EthSeg{}, 16, "mlx5_wqe_eth_seg", map[string]string{ // which is longer: its inline headers go on
-		"Rsvd0": "rsvd0", "CSSWPFlags": "cs_flags", "MSS": "mss", "Rsvd2": "rsvd2", "InlineHdrBsz": "inline_hdr_sz", "InlineHdrs": "inline_hdr_start",
+	"flexio_dev_wqe_inline_send_data_seg":  {"mlx5_wqe_inl_data_seg", map[string]string{"byte_count": "byte_count"}},
+	"flexio_dev_wqe_mem_ptr_send_data_seg": {"mlx5_wqe_data_seg", map[string]string{"byte_count": "byte_count", "lkey": "lkey", "addr": "addr"}},
+	"flexio_dev_wqe_rcv_data_seg":          {"mlx5_wqe_data_seg", map[string]string{"byte_count": "byte_count", "lkey": "lkey", "addr": "addr"}},
+	"flexio_dev_wqe_rdma_seg":              {"mlx5_wqe_raddr_seg", map[string]string{"raddr": "raddr", "rkey": "rkey", "rsvd0": "reserved"}},
+	"flexio_dev_wqe_shared_receive_seg": {"mlx5_wqe_srq_next_seg", map[string]string{
+		"rsvd0": "rsvd0", "next_wqe_index": "next_wqe_index", "signature": "signature", "rsvd1": "rsvd1",
 	}},
-	{InlineDataSeg{}, 16, "", nil},
-	{InlineSendDataSeg{}, 16, "mlx5_wqe_inl_data_seg", map[string]string{"ByteCount": "byte_count"}},
-	{MemPtrSendDataSeg{}, 16, "mlx5_wqe_data_seg", map[string]string{"ByteCount": "byte_count", "LKey": "lkey", "Addr": "addr"}},
-	{RcvDataSeg{}, 16, "mlx5_wqe_data_seg", map[string]string{"ByteCount": "byte_count", "LKey": "lkey", "Addr": "addr"}},
-	{RDMASeg{}, 16, "mlx5_wqe_raddr_seg", map[string]string{"RAddr": "raddr", "RKey": "rkey", "Rsvd0": "reserved"}},
-	{SharedReceiveSeg{}, 16, "mlx5_wqe_srq_next_seg", map[string]string{
-		"Rsvd0": "rsvd0", "NextWQEIndex": "next_wqe_index", "Signature": "signature", "Rsvd1": "rsvd1",
-	}},
-	{TransposeSeg{}, 16, "", nil},
-	{WaitOnDataSeg{}, 16, "", nil},
-	{WaitOnDataDataSeg{}, 16, "", nil},
-}
-
-// offsets of the fields in queue memory, where there are no holes.
-func offsets(v any) map[string]int {
-	at, out := 0, make(map[string]int)
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
-		out[f.Name] = at
-		at += int(f.Type.Size()) // arrays and integers: no padding within
-	}
-	out[""] = at
-	return out
-}
-
-func TestStructsHaveTheirSizes(t *testing.T) {
-	for _, s := range structs {
-		typ := reflect.TypeOf(s.v)
-		if got := offsets(s.v)[""]; got != s.size {
-			t.Errorf("%s has %d bytes, want %d", typ.Name(), got, s.size)
-		}
-	}
 }
 
 // The compiler tells the place of each field in mlx5dv.h, and the values of its constants.
@@ -83,19 +50,11 @@ func TestStructsEqualTheHeader(t *testing.T) {
 	var c bytes.Buffer
 	c.WriteString("#include <infiniband/mlx5dv.h>\n#include <stddef.h>\n")
 	check := func(cond, what string) { c.WriteString("_Static_assert(" + cond + ", \"" + what + "\");\n") }
-	for _, s := range structs {
-		if s.c == "" {
-			continue
-		}
-		at := offsets(s.v)
+	for structure, s := range twins {
 		for ours, theirs := range s.fields {
-			off, ok := at[ours]
-			if !ok {
-				t.Fatalf("%T has no field %s", s.v, ours)
-			}
-			check(expr("(int)offsetof(struct "+s.c+", "+theirs+") == ", off), s.c+"."+theirs)
+			check(expr("(int)offsetof(struct "+s.c+", "+theirs+") == ", byteOf(t, structure, ours)), s.c+"."+theirs)
 		}
-		op := expr("(int)sizeof(struct "+s.c+") == ", s.size)
+		op := expr("(int)sizeof(struct "+s.c+") == ", queueTables[structure].size)
 		if slices.Contains([]string{"mlx5_wqe_eth_seg", "mlx5_wqe_inl_data_seg"}, s.c) { // goes on, or is the head only
 			continue
 		}
@@ -113,7 +72,7 @@ func TestStructsEqualTheHeader(t *testing.T) {
 		"MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR": int(SyndromeRemoteAccess), "MLX5_CQE_SYNDROME_REMOTE_OP_ERR": int(SyndromeRemoteOp),
 		"MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR": int(SyndromeTransportRetries), "MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR": int(SyndromeRNRRetries),
 		"MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR": int(SyndromeRemoteAborted),
-		"MLX5_INLINE_SEG":                      InlineSeg,
+		"MLX5_INLINE_SEG":                      1 << 31, // of byte_count
 	} {
 		check(expr(name+" == ", v), name)
 	}
@@ -124,9 +83,15 @@ func TestStructsEqualTheHeader(t *testing.T) {
 	if out, err := exec.Command("cc", "-std=gnu11", "-fsyntax-only", src).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if asserts := strings.Count(c.String(), "_Static_assert"); asserts < 80 {
+	if asserts := strings.Count(c.String(), "_Static_assert"); asserts < 75 {
 		t.Errorf("only %d places were compared", asserts)
 	}
 }
 
 func expr(left string, right int) string { return left + strconv.Itoa(right) }
+
+// byteOf is the byte at which a field begins.
+func byteOf(t *testing.T, structure, name string) int {
+	t.Helper()
+	return row(t, refField{strct: structure, name: name}).first / 8
+}

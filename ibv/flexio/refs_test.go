@@ -1,9 +1,8 @@
 package flexio
 
 import (
-	"fmt"
 	"os"
-	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,12 +13,18 @@ type refField struct{ strct, name, ctype, place string }
 
 func (f refField) String() string { return f.strct + "." + f.name }
 
-// readRefs reads the list, which was made from the reference once.
+// readRefs reads the list, which was made from the reference once. The reference gives to fields of the union event_data
+// names that the structure around it has, too: here they are behind a dot.
 func readRefs(t *testing.T) []refField {
 	t.Helper()
+	inUnion := map[string]bool{"flexio_dev_eqe.cqn __be32": true, "flexio_dev_eqe.rsvd00 __be32[6]": true}
 	var fields []refField
 	for _, cols := range readTSV(t, "testdata/reference004.tsv", 4) {
-		fields = append(fields, refField{cols[0], cols[1], cols[2], cols[3]})
+		f := refField{cols[0], cols[1], cols[2], cols[3]}
+		if inUnion[f.String()+" "+f.ctype] {
+			f.name = "event_data." + f.name
+		}
+		fields = append(fields, f)
 	}
 	return fields
 }
@@ -44,91 +49,135 @@ func readTSV(t *testing.T, path string, columns int) (rows [][]string) {
 	return rows
 }
 
-// goField is where a field of the reference is in this package.
-type goField struct {
-	text string // as docs/flexio.md has it
-	typ  string
-	at   int // offset in queue memory, -1 for a field without one
-	size int
-}
-
-// views are fields of the reference that are another reading of bytes that have fields
-// of their own here, which Go reads by a method.
-var views = map[string]goField{
-	"flexio_dev_cqe64.qpn":               {"SopRdrop`, `QPN24`, `QPN()", "uint32", 0x38, 4},
-	"flexio_dev_eqe.event_data":          {"EventRsvd`, `EventCQN", "[6]uint32, uint32", 0x20, 28},
-	"flexio_dev_wqe_datagram_seg.dc_key": {"DCKey()", "uint64", 0, 8},
-}
-
-// nested are names that the reference gives to fields of event_data, of which one
-// is also a name in the structure around it.
-var nested = map[string]string{"flexio_dev_eqe.cqn __be32": "event_data.cqn", "flexio_dev_eqe.rsvd00 __be32[6]": "event_data.rsvd00"}
-
-// find returns the field of this package for a field of the reference.
-func find(f refField) (goField, error) {
-	if v, ok := views[f.String()]; ok {
-		return v, nil
+// row returns the row of a field of the reference.
+func row(t *testing.T, f refField) field {
+	t.Helper()
+	table, err := lookup(f.strct)
+	if err != nil {
+		t.Fatal(err)
 	}
-	typ, ok := goTypes[f.strct]
+	r, ok := table.find(f.name)
 	if !ok {
-		return goField{}, fmt.Errorf("%s: no type here", f.strct)
+		t.Fatalf("%s: no row", f)
 	}
-	want := f.name
-	if n, ok := nested[f.String()+" "+f.ctype]; ok {
-		want = n
-	}
-	queue := strings.HasPrefix(f.strct, "flexio_dev_") && binarySize(typ) > 0
-	for _, sf := range reflect.VisibleFields(typ) {
-		if sf.Tag.Get("ref") != want {
-			continue
-		}
-		g := goField{text: sf.Name, typ: strings.ReplaceAll(sf.Type.String(), "flexio.", ""), at: -1}
-		if queue {
-			g.at, g.size = offsets(reflect.New(typ).Elem().Interface())[sf.Name], int(sf.Type.Size())
-		}
-		return g, nil
-	}
-	return goField{}, fmt.Errorf("%s: no field here", f)
+	return r
 }
 
-// binarySize is the size of a structure of queue memory, 0 for any other.
-func binarySize(typ reflect.Type) int {
-	for _, s := range structs {
-		if reflect.TypeOf(s.v) == typ {
-			return s.size
-		}
-	}
-	return 0
-}
-
-// The list must also have every field here whose tag names the reference.
-func TestEveryFieldOfTheReferenceIsDeclared(t *testing.T) {
+// The tables have the fields of the reference and no others, with its words for their places and types.
+func TestTablesHaveTheFieldsOfTheReference(t *testing.T) {
 	refs := readRefs(t)
 	if len(refs) != 229 {
 		t.Errorf("the list has %d fields, the reference 229", len(refs))
 	}
-	listed, used := make(map[string]bool), make(map[string]bool)
+	listed := make(map[string]bool)
 	for _, f := range refs {
-		if _, err := find(f); err != nil {
-			t.Error(err)
+		listed[f.String()] = true
+		want := f.place
+		if _, ok := attributeTables[f.strct]; ok || strings.HasPrefix(f.ctype, "struct ") {
+			want = f.ctype
+		} else if f.place == "-" {
+			want = ""
 		}
-		name := f.String()
-		if n, ok := nested[name+" "+f.ctype]; ok {
-			name = f.strct + "." + n
+		if r := row(t, f); r.ref != want {
+			t.Errorf("%s: the table has %q, the reference %q", f, r.ref, want)
 		}
-		listed[name], used[f.strct] = true, true
 	}
-	for strct, typ := range goTypes {
-		if !used[strct] {
-			t.Errorf("%s is not in the reference", strct)
-		}
-		for _, sf := range reflect.VisibleFields(typ) {
-			if ref := sf.Tag.Get("ref"); ref == "" || !listed[strct+"."+ref] {
-				t.Errorf("%s.%s: the reference has no field %q in %s", typ.Name(), sf.Name, ref, strct)
+	structures := 0
+	for _, tables := range []map[string]table{queueTables, attributeTables} {
+		structures += len(tables)
+		for structure, table := range tables {
+			for i, f := range table.fields {
+				if !listed[structure+"."+f.name] {
+					t.Errorf("%s.%s is not in the reference", structure, f.name)
+				}
+				if slices.ContainsFunc(table.fields[:i], func(o field) bool { return o.name == f.name }) {
+					t.Errorf("%s.%s has two rows", structure, f.name)
+				}
 			}
 		}
 	}
-	t.Logf("%d fields of %d structures", len(refs), len(goTypes))
+	t.Logf("%d fields of %d structures", len(refs), structures)
+}
+
+// typeBits is the number of bits of a number with that type of C, 0 for another type.
+func typeBits(ctype string) int {
+	switch ctype {
+	case "bool":
+		return 1
+	case "uint8_t":
+		return 8
+	case "uint16_t", "__be16":
+		return 16
+	case "uint32_t", "__be32", "int":
+		return 32
+	case "uint64_t", "__be64", "size_t", "uintptr_t", "flexio_uintptr_t":
+		return 64
+	}
+	switch {
+	case strings.HasSuffix(ctype, "*"): // as an address
+		return 64
+	case strings.HasPrefix(ctype, "enum "):
+		return 32
+	}
+	return 0
+}
+
+// A row is of the kind that the reference's type allows, and no number is wider than its type.
+func TestAttributesHaveTheTypesOfTheReference(t *testing.T) {
+	enums := []string{"flexio_cq_attr.element_type", "flexio_qp_attr.rq_type", "flexio_msg_stream_attr_t.level"} // numbers for C
+	plain := []string{"flexio_app_select_attr.hw_model_id", "flexio_msg_stream_attr_t.tracer_mode"}              // without values in the reference, and never used
+	for _, f := range readRefs(t) {
+		if _, ok := attributeTables[f.strct]; !ok {
+			continue
+		}
+		r := row(t, f)
+		isEnum := strings.HasPrefix(f.ctype, "enum ") || slices.Contains(enums, f.String())
+		pointer := strings.HasSuffix(f.ctype, "*")
+		ok := false
+		switch r.kind {
+		case number:
+			ok = slices.Contains(plain, f.String()) || r.names == nil && !isEnum && r.width <= typeBits(f.ctype) || r.names != nil && isEnum
+		case inner:
+			ok = f.ctype == "struct "+r.of
+		case text:
+			ok = f.ctype == "const char *"
+		case object, list:
+			ok = pointer
+		case octets:
+			ok = pointer || f.ctype == "ibv_gid"
+		case ignored:
+			ok = f.name == "uar" || f.name == "ops_flag" // the deprecated ones
+		}
+		if !ok {
+			t.Errorf("%s: %+v, the reference has %s", f, r, f.ctype)
+		}
+	}
+}
+
+// readings are fields that share their bytes with other fields.
+var readings = map[string]bool{"flexio_dev_cqe64.qpn": true, "flexio_dev_eqe.event_data": true, "flexio_dev_wqe_datagram_seg.dc_key": true}
+
+// Each bit of a queue structure has a row, and one only but for the readings. So no bit is lost, and the rows are in the
+// order of memory.
+func TestRowsOfQueueStructuresLeaveNoHole(t *testing.T) {
+	for structure, table := range queueTables {
+		at := 0
+		for _, f := range table.fields {
+			if readings[structure+"."+f.name] || table.union {
+				continue
+			}
+			if structure == "flexio_dev_eqe" && f.name == "event_data.cqn" {
+				at += 8 // of a word whose lower 24 bits are a field
+			}
+			if f.first != at {
+				t.Errorf("%s.%s begins at bit %#x, want %#x", structure, f.name, f.first, at)
+			}
+			at = f.first + f.width
+		}
+		if at != 8*table.size {
+			t.Errorf("%s has %d bits, want %d", structure, at, 8*table.size)
+		}
+	}
 }
 
 // inDwords are the structures whose places the reference counts in dwords; of the
@@ -163,14 +212,10 @@ func TestFieldsLieWhereTheReferenceHasThem(t *testing.T) {
 			t.Errorf("%s: %v", f, err)
 			continue
 		}
-		if f.ctype != "" && strings.HasPrefix(nested[f.String()+" "+f.ctype], "event_data.") {
+		if strings.HasPrefix(f.name, "event_data.") {
 			at += 0x20 // the union's own beginning
 		}
-		got, err := find(f)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		got := row(t, f)
 		if wrong, ok := misplaced[f.String()]; ok {
 			if at == wrong.at && size == wrong.size {
 				t.Errorf("%s: %s is right after all", f, f.place)
@@ -178,11 +223,11 @@ func TestFieldsLieWhereTheReferenceHasThem(t *testing.T) {
 			at, size = wrong.at, wrong.size
 		}
 		if size == 0 {
-			size = got.size // a place without an end
+			size = got.width / 8 // a place without an end
 		}
 		checked++
-		if got.at != at || got.size != size {
-			t.Errorf("%s: bytes %#x to %#x, the reference says %q: %#x to %#x", f, got.at, got.at+got.size, f.place, at, at+size)
+		if got.first != 8*at || got.width != 8*size {
+			t.Errorf("%s: bits %#x to %#x, the reference says %q: %#x to %#x", f, got.first, got.first+got.width, f.place, 8*at, 8*(at+size))
 		}
 	}
 	if checked != 85 {
@@ -215,7 +260,10 @@ func place(f refField) (at, size int, err error) {
 		}
 		return at, (int(m-n) + 1) * unit, nil
 	}
-	if bits == "" || bits == "24 lsb" {
+	if bits == "24 lsb" {
+		return at + 1, 3, nil
+	}
+	if bits == "" {
 		return at, 0, nil
 	}
 	low, high := 32, 0

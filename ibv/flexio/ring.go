@@ -100,7 +100,7 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 		return nil, fmt.Errorf("%w: compression %d is unknown", ErrRing, o.Compression)
 	}
 	if f := o.Format; f != MiniHash && f != MiniCsum && f != MiniCsumStrIdx {
-		return nil, fmt.Errorf("%w: mini-CQEs of format %s are not expanded: create the CQ with HASH, CSUM or CSUM_STRIDX", ErrRing, f)
+		return nil, fmt.Errorf("%w: mini-CQEs of format %d %s are not expanded: create the CQ with HASH, CSUM or CSUM_STRIDX", ErrRing, f, miniNames[uint64(f)])
 	}
 	return &Ring{
 		mem:       mem,
@@ -246,7 +246,7 @@ func (r *Ring) expand(dst *CQE64) {
 	case op == OpReq:
 		dst.WQECounter, dst.SopRdrop = mini.wqeCounter(), mini.sWQEOpcode()
 	case r.format == MiniHash:
-		binary.BigEndian.PutUint32(dst.Rsvd00[12:], mini.hash()) // rx_hash_res
+		binary.BigEndian.PutUint32(dst.rsvd00[12:], mini.hash()) // rx_hash_res
 	case r.format == MiniCsum:
 		dst.CsumOK, _ = mini.checksum()
 	default:

@@ -27,7 +27,7 @@ func (s *simRing) one(c CQE64) {
 	if s.comp == Enhanced {
 		c.Signature = uint8(s.pi / s.n)
 	}
-	copy(s.slot(s.pi), Append(nil, c))
+	copy(s.slot(s.pi), entryBytes(c))
 	s.pi++
 }
 
@@ -38,13 +38,17 @@ func (s *simRing) block(run []CQE64) {
 		s.one(run[0])
 		for rest := run[1:]; len(rest) > 0; {
 			n := min(len(rest), 7)
-			var b MiniCQEBlock
+			minis := make([]byte, 56)
 			for i, c := range rest[:n] {
-				b.MiniCQE[i] = binary.BigEndian.Uint64(s.mini(c))
+				copy(minis[8*i:], s.mini(c))
 			}
-			b.ValidityIterationCount = uint8(s.pi / s.n)
-			b.NumAndType = uint8(n-1)<<4 | uint8(Compressed)<<2
-			copy(s.slot(s.pi), Append(nil, b))
+			block, err := Append(nil, "flexio_dev_mini_cqe64", Values{
+				"mini_cqe": minis, "validity_iteration_count": uint8(s.pi / s.n), "num_and_type": uint8(n-1)<<4 | uint8(Compressed)<<2,
+			})
+			if err != nil {
+				panic(err)
+			}
+			copy(s.slot(s.pi), block)
 			s.pi += uint32(n)
 			rest = rest[n:]
 		}
@@ -61,7 +65,7 @@ func (s *simRing) block(run []CQE64) {
 	}
 	// The title's owner bit publishes the block.
 	title.OpOwn = OpOwn(uint8(title.OpOwn)&^1 | uint8(s.pi/s.n&1))
-	copy(s.slot(s.pi), Append(nil, title))
+	copy(s.slot(s.pi), entryBytes(title))
 	s.pi += uint32(len(run))
 }
 
@@ -72,7 +76,7 @@ func (s *simRing) mini(c CQE64) []byte {
 		binary.BigEndian.PutUint16(b, c.WQECounter)
 		b[2] = c.SopRdrop
 	case s.fmt == MiniHash:
-		copy(b, c.Rsvd00[12:16])
+		copy(b, c.rsvd00[12:16])
 	case s.fmt == MiniCsum:
 		binary.BigEndian.PutUint16(b, c.CsumOK)
 		b[2], b[3] = 0xde, 0xad // nothing
@@ -110,7 +114,7 @@ func randomRun(rng *rand.Rand, format CQECompFormat, n int, counter *uint16) []C
 			*counter += uint16(rng.IntN(3)) // WQEs of several basic blocks
 			run[i].SopRdrop = uint8(rng.Uint32())
 		case format == MiniHash:
-			binary.BigEndian.PutUint32(run[i].Rsvd00[12:], rng.Uint32())
+			binary.BigEndian.PutUint32(run[i].rsvd00[12:], rng.Uint32())
 		case format == MiniCsum:
 			run[i].CsumOK = uint16(rng.Uint32())
 		default:

@@ -176,13 +176,13 @@ func TestRingStopsAtEntriesThatNoDeviceWrites(t *testing.T) {
 		var c CQE64
 		at := 0
 		if tt.name == "eight in a slot" { // behind a title
-			copy(r.mem, Append(nil, CQE64{OpOwn: 0x20}))
+			copy(r.mem, entryBytes(CQE64{OpOwn: 0x20}))
 			if ok, err := r.Next(&c); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 			at = 64
 		}
-		copy(r.mem[at:], Append(nil, tt.cqe))
+		copy(r.mem[at:], entryBytes(tt.cqe))
 		for range 2 { // and stays stopped
 			if ok, err := r.Next(&c); ok || !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: %t, %v; want %v", tt.name, ok, err, ErrCorrupt)

@@ -16,7 +16,7 @@ var mainCalls = map[string][]string{
 	"dataplane/flow":   {"ParseMatch", "MustParse", "Parse", "Flow_Validate", "Match_Expand", "Backends"},
 	"probe":            {"Ask"},
 	"ibv":              {"Load", "Context_CreateCompCntr", "Context_NextEvent", "CQ_Poll", "QP_CreateFlow"},
-	"ibv/flexio":       {"Decode", "NewRing", "NewCollapsed"},
+	"ibv/flexio":       {"Decode", "Validate", "NewRing", "NewCollapsed"},
 	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Find"},
 	"shm":              {"Open", "OpenReader", "Create", "Reader_Wait", "Reader_History"},
 	"xdp":              {"Open", "Datapath_Exchange", "Probe"},

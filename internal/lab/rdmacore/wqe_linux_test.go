@@ -64,7 +64,7 @@ func compareWQE(t *testing.T, line string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctrl, err := flexio.Decode[flexio.CtrlSeg](block)
+	ctrl, err := flexio.Decode("flexio_dev_wqe_ctrl_seg", block)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +72,18 @@ func compareWQE(t *testing.T, line string) {
 	segments, data := uint32(2), block[16:]
 	if rdma := opcode != 2; rdma {
 		segments, data = 3, block[32:]
-		remote, err := flexio.Decode[flexio.RDMASeg](block[16:])
-		if err != nil || remote.RAddr != raddr || remote.RKey != rkey {
+		remote, err := flexio.Decode("flexio_dev_wqe_rdma_seg", block[16:])
+		if err != nil || remote.Uint("raddr") != raddr || remote.Uint("rkey") != uint64(rkey) {
 			t.Errorf("request %d: the peer's memory is %+v (%v), posted were %#x and key %#x", index, remote, err, raddr, rkey)
 		}
 	}
-	if ctrl.IdxOpcode&0xff != wire || ctrl.IdxOpcode>>8&0xffff != index || ctrl.QPNDS != qpn<<8|segments || ctrl.SignatureFMCESE>>2&3 != 2 {
+	header := uint32(ctrl.Uint("idx_opcode"))
+	completion := ctrl.Uint("signature_fm_ce_se") >> 2 & 3
+	if header&0xff != wire || header>>8&0xffff != index || uint32(ctrl.Uint("qpn_ds")) != qpn<<8|segments || completion != 2 {
 		t.Errorf("request %d of queue pair %d with opcode %d: %+v", index, qpn, wire, ctrl)
 	}
-	local, err := flexio.Decode[flexio.MemPtrSendDataSeg](data)
-	if err != nil || local.Addr != addr || local.ByteCount != length || local.LKey != lkey {
+	local, err := flexio.Decode("flexio_dev_wqe_mem_ptr_send_data_seg", data)
+	if err != nil || local.Uint("addr") != addr || local.Uint("byte_count") != uint64(length) || local.Uint("lkey") != uint64(lkey) {
 		t.Errorf("request %d: the data are %+v (%v), posted were %d bytes at %#x, key %#x", index, local, err, length, addr, lkey)
 	}
 	t.Logf("request %d: opcode %#x, %d bytes, remote address %#x: as posted", index, wire, length, raddr)
