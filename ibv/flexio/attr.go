@@ -277,6 +277,14 @@ func (g given) texts(name string) []string {
 // hasQueue reports whether a QP has a queue with memory of its own.
 func (g given) hasQueue() bool { return g.num("no_sq") == 0 || g.num("rq_type") == rqRegular }
 
+// inner returns a nested structure.
+func (g given) inner(name string) given {
+	f, _ := g.table.find(name)
+	v, _ := g.values[name].(Values)
+	t, _ := lookup(f.of)
+	return given{t, v}
+}
+
 // expand puts the values of fields in the places {name} of a text: a name, a number, or how long the value is.
 func (g given) expand(says string) string {
 	for _, f := range g.table.fields {

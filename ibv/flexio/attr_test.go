@@ -13,8 +13,8 @@ import (
 
 // Memory for attributes that are right.
 var (
-	dpaRing  = Values{"memtype": MemTypeDPA, "daddr": 0x1000}
-	dpaDBR   = Values{"memtype": MemTypeDPA, "daddr": 0x2008}
+	dpaRing  = Values{"memtype": 0, "daddr": 0x1000}
+	dpaDBR   = Values{"memtype": 0, "daddr": 0x2008}
 	hostRing = Values{"memtype": "FLEXIO_MEMTYPE_HOST", "humem_offset": 0x40, "umem_id": 7}
 )
 
@@ -35,8 +35,8 @@ var right = map[string][]Values{
 			"cqe_comp_format": MiniL34HStrIdx, "cq_period_mode": "CQE", "cq_period": 4095, "cq_max_count": math.MaxUint16, "no_arm": true,
 			"overrun_ignore": true, "cq_ring_qmem": dpaRing, "cq_dbr_daddr": 8,
 		},
-		{"element_type": CQElementEmulatedEQ, "emulated_eqn": uint32(math.MaxUint32), "cc": true, "always_armed": 1, "cq_ring_qmem": hostRing, "cq_dbr_daddr": 16},
-		{"element_type": CQElementEQ, "emulated_eqn": 1, "cq_ring_qmem": hostRing, "cq_dbr_daddr": 16},
+		{"element_type": "emulated EQ", "emulated_eqn": uint32(math.MaxUint32), "cc": true, "always_armed": 1, "cq_ring_qmem": hostRing, "cq_dbr_daddr": 16},
+		{"element_type": 2, "emulated_eqn": 1, "cq_ring_qmem": hostRing, "cq_dbr_daddr": 16},
 		{"element_type": "none", "cq_ring_qmem": dpaRing, "cq_dbr_daddr": 16},
 	},
 	"flexio_dev_process_tracer_ctx": {{"tracer_ctx": make([]uint32, 255)}},
@@ -44,7 +44,7 @@ var right = map[string][]Values{
 		"name": "handler", "host_stub_func": 1, "arg": 2, "affinity": Values{"type": "strict", "id": 9}, "continuable": true, "thread_local_storage_daddr": 0x40,
 	}},
 	"flexio_heap_mem_info": {{"base_addr": 1, "size": uint64(math.MaxUint64 - 1), "allocated": 10, "requested": 10}},
-	"flexio_mem":           {{"mem_type": MemTypeDPA, "daddr": 1}, {"mem_type": MemTypeHost, "haddr": 1}},
+	"flexio_mem":           {{"mem_type": 0, "daddr": 1}, {"mem_type": 1, "haddr": 1}},
 	"flexio_mkey_attr":     {{"pd": object24, "daddr": 1, "len": uint64(math.MaxUint64 - 1), "access": 3}},
 	"flexio_msg_stream_attr_t": {{
 		"stream_name": "stream", "data_bsize": 2048, "level": "FLEXIO_MSG_DEV_DEBUG", "sync_mode": "tracer", "transport_mode": "window", "tracer_mode": 0,
@@ -74,7 +74,7 @@ var right = map[string][]Values{
 			"rq": Values{"wq_type": "cyclic", "end_pad_mode": "align", "vlan_strip_disable": true, "td": object24},
 		},
 		{
-			"pd": 0, "wq_ring_qmem": hostRing, "wq_dbr_qmem": Values{"memtype": MemTypeHost, "humem_offset": 8},
+			"pd": 0, "wq_ring_qmem": hostRing, "wq_dbr_qmem": Values{"memtype": 1, "humem_offset": 8},
 			"sq": Values{"allow_multi_pkt_send_wqe": true, "tis": object24},
 		},
 	},
@@ -190,8 +190,7 @@ func TestModificationOfAQPNeedsWhatItChangesAlone(t *testing.T) {
 }
 
 func TestValidateReportsEveryInvalidAttribute(t *testing.T) {
-	a := CQAttr{LogCQDepth: 32, CQPeriod: 4096, ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0x40}, CQDBRDAddr: 8}
-	err := a.Validate()
+	err := Validate("flexio_cq_attr", Values{"log_cq_depth": 32, "cq_period": 4096, "element_type": "none", "cq_ring_qmem": dpaRing, "cq_dbr_daddr": 8})
 	for _, want := range []string{"flexio_cq_attr.log_cq_depth: 32 does not fit", "flexio_cq_attr.cq_period: 4096 does not fit"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
@@ -228,36 +227,16 @@ func TestValuesOfNoFieldAndOfWrongTypesAreRefused(t *testing.T) {
 	}
 }
 
-// The typed attributes of a CQ are those of the table.
-func TestCQAttrHasEveryAttributeOfItsTable(t *testing.T) {
-	thread := uint32(1)
-	v := (&CQAttr{Thread: &thread}).values()
-	for _, f := range attributeTables["flexio_cq_attr"].fields {
-		if v[f.name] == nil {
-			t.Errorf("%s is not of CQAttr", f.name)
-		}
-	}
-	for _, f := range attributeTables["flexio_qmem"].fields {
-		if v["cq_ring_qmem"].(Values)[f.name] == nil {
-			t.Errorf("%s is not of QMem", f.name)
-		}
-	}
-}
-
 func TestCollapsedQueueNeedsTwoAttributes(t *testing.T) {
-	good := CQAttr{ElementType: CQElementNone, CC: true, OverrunIgnore: true, CQRingQMem: QMem{DAddr: 0x1000}, CQDBRDAddr: 8}
-	if err := good.ValidateCollapsed(); err != nil {
+	good := Values{"element_type": "none", "cc": true, "overrun_ignore": true, "cq_ring_qmem": dpaRing, "cq_dbr_daddr": 8}
+	if err := Validate("flexio_cq_attr", good, "collapsed"); err != nil {
 		t.Error(err)
 	}
-	for field, change := range map[string]func(*CQAttr){
-		"cc":             func(a *CQAttr) { a.CC = false },
-		"overrun_ignore": func(a *CQAttr) { a.OverrunIgnore = false },
-		"log_cq_depth":   func(a *CQAttr) { a.LogCQDepth = 32 }, // Validate refuses it
-	} {
-		a := good
-		change(&a)
+	for field, to := range map[string]any{"cc": false, "overrun_ignore": 0, "log_cq_depth": 32} {
+		v := maps.Clone(good)
+		v[field] = to
 		var attr *AttrError
-		if err := a.ValidateCollapsed(); !errors.As(err, &attr) || attr.Field != field {
+		if err := Validate("flexio_cq_attr", v, "collapsed"); !errors.As(err, &attr) || attr.Field != field {
 			t.Errorf("%s: got %v", field, err)
 		}
 	}

@@ -187,10 +187,10 @@ func TestFieldsDecodeFromTheirBytes(t *testing.T) {
 			t.Errorf("%s.%s: %#x, %v, want %#x", tt.structure, tt.field, v.Uint(tt.field), err, tt.want)
 		}
 	}
-	var mini CQE64
-	mini.load(at(64, 0x30, 1, 2, 3, 4, 5, 6, 7, 8))
-	if mini.Timestamp() != 0x0102030405060708 {
-		t.Errorf("timestamp %#x", mini.Timestamp())
+	var c CQE64
+	c.load(at(64, 0x30, 1, 2, 3, 4, 5, 6, 7, 8))
+	if c.Timestamp() != 0x0102030405060708 {
+		t.Errorf("timestamp %#x", c.Timestamp())
 	}
 	for b, want := range map[OpOwn]struct {
 		opcode    Opcode

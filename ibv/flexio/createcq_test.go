@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,53 +17,62 @@ import (
 )
 
 // plainCQ is a CQ of which everything that can be is 0.
-var plainCQ = CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{MemType: MemTypeHost}, CQDBRDAddr: 0x10000}
+func plainCQ() Values {
+	return Values{"element_type": "none", "cq_ring_qmem": Values{"memtype": memHost}, "cq_dbr_daddr": 0x10000}
+}
 
 // placement has a heap of 64 KiB from 0x10000 on.
-var placement = CQPlacement{Heap: HeapMemInfo{BaseAddr: 0x10000, Size: 0x10000}}
+var placement = CQPlacement{HeapBase: 0x10000, HeapSize: 0x10000}
 
 // attrBits are attributes and the bits of the command that each sets: the dword, from the
 // beginning of the context, or of the command where that is said, and the mask. They were
 // worked out by hand from the bit numbers of mlx5_prm.h.
 var attrBits = []struct {
 	field  string
-	change func(*CQAttr, *CQPlacement)
+	change Values
+	place  func(*CQPlacement)
 	dwords map[int]uint32
 }{
-	{"cc", func(a *CQAttr, _ *CQPlacement) { a.CC = true }, map[int]uint32{0: 1 << 20}},
-	{"overrun_ignore", func(a *CQAttr, _ *CQPlacement) { a.OverrunIgnore = true }, map[int]uint32{0: 1 << 17}},
-	{"always_armed", func(a *CQAttr, _ *CQPlacement) { a.AlwaysArmed = true }, map[int]uint32{0: 1 << 7}},
-	{"no_arm", func(a *CQAttr, _ *CQPlacement) { a.NoArm = true }, nil},
-	{"uar_base_addr", func(a *CQAttr, _ *CQPlacement) { a.UARBaseAddr = 1 }, nil},
-	{"log_cq_depth", func(a *CQAttr, _ *CQPlacement) { a.LogCQDepth = 31 }, map[int]uint32{3: 31 << 24}},
-	{"uar_id", func(a *CQAttr, _ *CQPlacement) { a.UARID = 0xabcdef }, map[int]uint32{3: 0xabcdef}},
-	{"cq_period", func(a *CQAttr, _ *CQPlacement) { a.CQPeriod = 0xabc }, map[int]uint32{4: 0xabc << 16}},
-	{"cq_max_count", func(a *CQAttr, _ *CQPlacement) { a.CQMaxCount = 0xabcd }, map[int]uint32{4: 0xabcd}},
-	{"cq_period_mode", func(a *CQAttr, _ *CQPlacement) { a.CQPeriodMode = CQPeriodFromCQE }, map[int]uint32{0: 1 << 15}},
-	{"cqe_comp_type", func(a *CQAttr, _ *CQPlacement) { a.CQECompType = Basic }, map[int]uint32{0: 1 << 14}},
-	{"cqe_comp_type", func(a *CQAttr, _ *CQPlacement) { a.CQECompType = Enhanced }, map[int]uint32{0: 1<<14 | 1}},
-	{"cqe_comp_format", func(a *CQAttr, _ *CQPlacement) { a.CQECompType, a.CQECompFormat = Basic, MiniCsumStrIdx }, map[int]uint32{0: 1<<14 | 3<<12}},
-	{"cqe_comp_format", func(a *CQAttr, _ *CQPlacement) { a.CQECompType, a.CQECompFormat = Basic, MiniL34HStrIdx }, map[int]uint32{0: 1 << 14, 2: 1 << 2}},
-	{"thread", func(a *CQAttr, _ *CQPlacement) { a.ElementType, a.Thread = CQElementThread, new(uint32(object24)) }, map[int]uint32{0: 1 << 24, 5: 0x123456}},
-	{"element_type", func(a *CQAttr, _ *CQPlacement) { a.ElementType, a.EmulatedEQN = CQElementEQ, 0x1ff }, map[int]uint32{0: 1<<24 | 2<<4, 5: 0x1ff}},
-	{"emulated_eqn", func(a *CQAttr, _ *CQPlacement) { a.ElementType, a.EmulatedEQN = CQElementEmulatedEQ, 0x1ff }, map[int]uint32{5: 0x1ff}},
-	{"element_type", func(_ *CQAttr, p *CQPlacement) { p.EQN = 22 }, map[int]uint32{5: 22}},
-	{"cq_dbr_daddr", func(a *CQAttr, _ *CQPlacement) { a.CQDBRDAddr = 0x1fff8 }, map[int]uint32{15: 0xfff8}},
-	{"cq_dbr_daddr", func(_ *CQAttr, p *CQPlacement) { p.HeapUMEMID = 0xabcdef01 }, map[int]uint32{1: 0xabcdef01}},
+	{"cc", Values{"cc": true}, nil, map[int]uint32{0: 1 << 20}},
+	{"overrun_ignore", Values{"overrun_ignore": true}, nil, map[int]uint32{0: 1 << 17}},
+	{"always_armed", Values{"always_armed": true}, nil, map[int]uint32{0: 1 << 7}},
+	{"no_arm", Values{"no_arm": true}, nil, nil},
+	{"uar_base_addr", Values{"uar_base_addr": 1}, nil, nil},
+	{"log_cq_depth", Values{"log_cq_depth": 31}, nil, map[int]uint32{3: 31 << 24}},
+	{"uar_id", Values{"uar_id": 0xabcdef}, nil, map[int]uint32{3: 0xabcdef}},
+	{"cq_period", Values{"cq_period": 0xabc}, nil, map[int]uint32{4: 0xabc << 16}},
+	{"cq_max_count", Values{"cq_max_count": 0xabcd}, nil, map[int]uint32{4: 0xabcd}},
+	{"cq_period_mode", Values{"cq_period_mode": "CQE"}, nil, map[int]uint32{0: 1 << 15}},
+	{"cqe_comp_type", Values{"cqe_comp_type": "basic"}, nil, map[int]uint32{0: 1 << 14}},
+	{"cqe_comp_type", Values{"cqe_comp_type": Enhanced}, nil, map[int]uint32{0: 1<<14 | 1}},
+	{"cqe_comp_format", Values{"cqe_comp_type": Basic, "cqe_comp_format": MiniCsumStrIdx}, nil, map[int]uint32{0: 1<<14 | 3<<12}},
+	{"cqe_comp_format", Values{"cqe_comp_type": Basic, "cqe_comp_format": MiniL34HStrIdx}, nil, map[int]uint32{0: 1 << 14, 2: 1 << 2}},
+	{"thread", Values{"element_type": "thread", "thread": object24}, nil, map[int]uint32{0: 1 << 24, 5: object24}},
+	{"element_type", Values{"element_type": "EQ", "emulated_eqn": 0x1ff}, nil, map[int]uint32{0: 1<<24 | 2<<4, 5: 0x1ff}},
+	{"emulated_eqn", Values{"element_type": "emulated EQ", "emulated_eqn": 0x1ff}, nil, map[int]uint32{5: 0x1ff}},
+	{"element_type", nil, func(p *CQPlacement) { p.EQN = 22 }, map[int]uint32{5: 22}},
+	{"cq_dbr_daddr", Values{"cq_dbr_daddr": 0x1fff8}, nil, map[int]uint32{15: 0xfff8}},
+	{"cq_dbr_daddr", nil, func(p *CQPlacement) { p.HeapUMEMID = 0xabcdef01 }, map[int]uint32{1: 0xabcdef01}},
 	// Behind the context: the umem of the ring.
-	{"cq_ring_qmem", func(a *CQAttr, _ *CQPlacement) { a.CQRingQMem.HUMEMOffset = 0x1_0000_0040 }, map[int]uint32{16: 1, 17: 0x40}},
-	{"cq_ring_qmem", func(a *CQAttr, _ *CQPlacement) { a.CQRingQMem.UMEMID = 0xabcdef01 }, map[int]uint32{18: 0xabcdef01}},
-	{"cq_ring_qmem", func(a *CQAttr, _ *CQPlacement) { a.CQRingQMem = QMem{DAddr: 0x10040} }, map[int]uint32{17: 0x40}},
-	{"cq_ring_qmem", func(a *CQAttr, p *CQPlacement) { a.CQRingQMem, p.HeapUMEMID = QMem{DAddr: 0x10000}, 9 }, map[int]uint32{1: 9, 18: 9}},
+	{"cq_ring_qmem", Values{"cq_ring_qmem": Values{"memtype": memHost, "humem_offset": 0x1_0000_0040}}, nil, map[int]uint32{16: 1, 17: 0x40}},
+	{"cq_ring_qmem", Values{"cq_ring_qmem": Values{"memtype": memHost, "umem_id": uint32(0xabcdef01)}}, nil, map[int]uint32{18: 0xabcdef01}},
+	{"cq_ring_qmem", Values{"cq_ring_qmem": Values{"daddr": 0x10040}}, nil, map[int]uint32{17: 0x40}},
+	{"cq_ring_qmem", Values{"cq_ring_qmem": Values{"daddr": 0x10000}}, func(p *CQPlacement) { p.HeapUMEMID = 9 }, map[int]uint32{1: 9, 18: 9}},
+}
+
+// createChanged makes the command of a plain CQ with other values.
+func createChanged(change Values, place func(*CQPlacement)) ([]byte, error) {
+	v, p := plainCQ(), placement
+	maps.Copy(v, change)
+	if place != nil {
+		place(&p)
+	}
+	return CreateCQ(v, p)
 }
 
 // One attribute changes at a time.
 func TestCQAttrSetsOnlyItsOwnBits(t *testing.T) {
-	plain, err := plainCQ.CreateCQ(placement)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := plain.Append(nil)
+	before, err := createChanged(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,17 +84,7 @@ func TestCQAttrSetsOnlyItsOwnBits(t *testing.T) {
 	}
 	covered := make(map[string]bool)
 	for _, tt := range attrBits {
-		a, p := plainCQ, placement
-		tt.change(&a, &p)
-		in, err := a.CreateCQ(p)
-		if err != nil {
-			if tt.field == "log_cq_depth" {
-				t.Fatal(err)
-			}
-			t.Errorf("%s: %v", tt.field, err)
-			continue
-		}
-		got, err := in.Append(nil)
+		got, err := createChanged(tt.change, tt.place)
 		if err != nil {
 			t.Errorf("%s: %v", tt.field, err)
 			continue
@@ -108,30 +108,64 @@ func TestCQAttrSetsOnlyItsOwnBits(t *testing.T) {
 
 // It also refuses what Validate refuses.
 func TestCreateCQRefusesAddressesOutsideTheHeap(t *testing.T) {
-	ring := QMem{DAddr: 0x10000}
-	if in, err := plainCQ.CreateCQ(CQPlacement{}); err == nil || in.fields != nil {
-		t.Errorf("no heap: %+v, %v", in, err)
+	if in, err := CreateCQ(plainCQ(), CQPlacement{}); err == nil || in != nil {
+		t.Errorf("no heap: %x, %v", in, err)
 	}
+	ring := Values{"daddr": 0x10000}
 	for name, tt := range map[string]struct {
-		a     CQAttr
-		field string
+		change Values
+		field  string
 	}{
-		"ring before the heap":  {CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0xffc0}, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
-		"ring behind the heap":  {CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0x20000}, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
-		"ring far behind":       {CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0x30000}, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
-		"ring beyond the heap":  {CQAttr{ElementType: CQElementNone, LogCQDepth: 11, CQRingQMem: ring, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
-		"record before":         {CQAttr{ElementType: CQElementNone, CQRingQMem: ring, CQDBRDAddr: 0xfff8}, "cq_dbr_daddr"},
-		"record behind":         {CQAttr{ElementType: CQElementNone, CQRingQMem: ring, CQDBRDAddr: 0x20000}, "cq_dbr_daddr"},
-		"a collapsed one, full": {CQAttr{ElementType: CQElementNone, CC: true, LogCQDepth: 10, CQRingQMem: ring, CQDBRDAddr: 0x10000}, ""},
-		"a period too long":     {CQAttr{ElementType: CQElementNone, CQPeriod: 5000, CQRingQMem: ring, CQDBRDAddr: 0x10000}, "cq_period"},
+		"ring before the heap":  {Values{"cq_ring_qmem": Values{"daddr": 0xffc0}}, "cq_ring_qmem.daddr"},
+		"ring behind the heap":  {Values{"cq_ring_qmem": Values{"daddr": 0x20000}}, "cq_ring_qmem.daddr"},
+		"ring far behind":       {Values{"cq_ring_qmem": Values{"daddr": 0x30000}}, "cq_ring_qmem.daddr"},
+		"ring beyond the heap":  {Values{"log_cq_depth": 11, "cq_ring_qmem": ring}, "cq_ring_qmem.daddr"},
+		"record before":         {Values{"cq_ring_qmem": ring, "cq_dbr_daddr": 0xfff8}, "cq_dbr_daddr"},
+		"record behind":         {Values{"cq_ring_qmem": ring, "cq_dbr_daddr": 0x20000}, "cq_dbr_daddr"},
+		"a collapsed one, full": {Values{"cc": true, "log_cq_depth": 10, "cq_ring_qmem": ring}, ""},
+		"a period too long":     {Values{"cq_period": 5000, "cq_ring_qmem": ring}, "cq_period"},
+		"no such attribute":     {Values{"collapsed": true}, "collapsed"},
 	} {
-		_, err := tt.a.CreateCQ(placement)
+		_, err := createChanged(tt.change, nil)
 		var attr *AttrError
 		if tt.field == "" && err == nil {
 			continue
 		}
 		if !errors.As(err, &attr) || attr.Field != tt.field {
 			t.Errorf("%s: %v, want it against %s", name, err, tt.field)
+		}
+	}
+}
+
+// A program of the host has the ring and the doorbell record in one umem, and no DPA.
+func TestCollapsedQueueOfTheHostIsInOneUMEM(t *testing.T) {
+	const base = 1 << 32
+	attr := Values{
+		"log_cq_depth": 4, "element_type": "none", "uar_id": 0x77, "cc": true, "overrun_ignore": true,
+		"cq_ring_qmem": Values{"memtype": "FLEXIO_MEMTYPE_HOST", "humem_offset": 0x40, "umem_id": 5}, "cq_dbr_daddr": uint64(base + 0x1000),
+	}
+	if err := Validate("flexio_cq_attr", attr, "collapsed"); err != nil {
+		t.Fatal(err)
+	}
+	in, err := CreateCQ(attr, CQPlacement{EQN: 3, HeapBase: base, HeapSize: 0x2000, HeapUMEMID: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := Decode(createCQIn, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context := v["cq_context"].(Values)
+	for name, want := range map[string]uint64{
+		"cc": 1, "oi": 1, "log_cq_size": 4, "uar_page": 0x77, "c_eqn": 3, "ext_element": 0, "dbr_umem_valid": 1, "dbr_umem_id": 5, "dbr_addr": 0x1000,
+	} {
+		if context.Uint(name) != want {
+			t.Errorf("%s is %#x, want %#x", name, context.Uint(name), want)
+		}
+	}
+	for name, want := range map[string]uint64{"opcode": 0x400, "cq_umem_valid": 1, "cq_umem_id": 5, "cq_umem_offset": 0x40} {
+		if v.Uint(name) != want {
+			t.Errorf("%s is %#x, want %#x", name, v.Uint(name), want)
 		}
 	}
 }

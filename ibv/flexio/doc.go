@@ -23,8 +23,8 @@
 // and calls no library. [Validate] reports every invalid attribute as an [AttrError] with the
 // reference's name.
 //
-// [CQAttr] are the attributes of a completion queue. [CQAttr.CreateCQ] makes the device's command
-// CREATE_CQ, whose context has the bits of mlx5_ifc_cqc_bits.
+// [CreateCQ] makes the device's command CREATE_CQ from the attributes of a completion queue. Its context
+// has the bits of mlx5_ifc_cqc_bits.
 //
 // # Counting completions
 //

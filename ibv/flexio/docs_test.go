@@ -176,15 +176,13 @@ func accepted(f field) string {
 // contextTable says which fields of the command each attribute of a CQ sets: it sets the
 // attribute and looks.
 func contextTable(t *testing.T) string {
-	plain, err := plainCQ.CreateCQ(placement)
+	plain, err := createChanged(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sets := make(map[string][]string)
 	for _, tt := range attrBits {
-		a, p := plainCQ, placement
-		tt.change(&a, &p)
-		in, err := a.CreateCQ(p)
+		in, err := createChanged(tt.change, tt.place)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,14 +205,11 @@ func contextTable(t *testing.T) string {
 }
 
 // changed are the fields of the context, and of the command around it, in which two commands differ.
-func changed(t *testing.T, a, b CreateCQIn) (out []string) {
+func changed(t *testing.T, a, b []byte) (out []string) {
 	t.Helper()
 	var decoded [2]Values
-	for i, in := range []CreateCQIn{a, b} {
-		command, err := in.Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i, command := range [][]byte{a, b} {
+		var err error
 		if decoded[i], err = Decode(createCQIn, command); err != nil {
 			t.Fatal(err)
 		}

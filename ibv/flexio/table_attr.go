@@ -32,10 +32,10 @@ var attributeTables = map[string]table{
 		attr(31, "batch_size", "int", "tasks"), // for an invocation of a worker
 		enum("state", "enum flexio_cmdq_state", map[uint64]string{0: "pending", 1: "running"}),
 	}},
-	"flexio_cq_attr": {fields: []field{ // [CQAttr]
+	cqAttr: {fields: []field{
 		attr(5, "log_cq_depth", "uint8_t", "2^n entries"),
 		enum("element_type", "uint8_t", map[uint64]string{
-			uint64(CQElementThread): "thread", uint64(CQElementEQ): "EQ", uint64(CQElementNone): "none", uint64(CQElementEmulatedEQ): "emulated EQ",
+			elementThread: "thread", elementEQ: "EQ", elementNone: "none", elementEmulatedEQ: "emulated EQ",
 		}),
 		other(object, "thread", "flexio_thread *"),
 		attr(32, "emulated_eqn", "uint32_t", ""),
@@ -43,7 +43,7 @@ var attributeTables = map[string]table{
 		addr("uar_base_addr", "void *"), // of a devx UAR, which the library uses to arm the CQ
 		enum("cqe_comp_type", "enum flexio_cqe_comp_type", map[uint64]string{uint64(Uncompressed): "none", uint64(Basic): "basic", uint64(Enhanced): "enhanced"}),
 		enum("cqe_comp_format", "enum flexio_cqe_comp_format", miniNames),
-		enum("cq_period_mode", "enum flexio_cq_period_mode", map[uint64]string{uint64(CQPeriodFromEvent): "event", uint64(CQPeriodFromCQE): "CQE"}),
+		enum("cq_period_mode", "enum flexio_cq_period_mode", map[uint64]string{0: "event", 1: "CQE"}),
 		attr(12, "cq_period", "uint16_t", "µs"),
 		attr(16, "cq_max_count", "uint16_t", "entries"),
 		boolean("no_arm", "bool"),
@@ -191,13 +191,14 @@ var attributeTables = map[string]table{
 }
 
 // memTypeNames are the owners of memory.
-var memTypeNames = map[uint64]string{uint64(MemTypeDPA): "FLEXIO_MEMTYPE_DPA", uint64(MemTypeHost): "FLEXIO_MEMTYPE_HOST"}
+var memTypeNames = map[uint64]string{memDPA: "FLEXIO_MEMTYPE_DPA", memHost: "FLEXIO_MEMTYPE_HOST"}
 
 // The device requires a ring to begin at a multiple of 64 bytes, the size of its entries, and a doorbell record at a
 // multiple of 8.
 const (
 	ringAlign = 64
 	dbrAlign  = 8
+	dbrSize   = 8
 )
 
 // rule says when a field is wrong although its value is in range.
@@ -209,15 +210,25 @@ type rule struct {
 }
 
 const (
-	memDPA, memHost  = uint64(MemTypeDPA), uint64(MemTypeHost)
-	maxNameLen       = 256 // FLEXIO_MAX_NAME_LEN of the SDK, with the 0 at the end
-	maxStreams       = 255 // FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT
-	alwaysPrint      = 1
-	mkeyAccess       = 1<<0 | 1<<1              // IBV_ACCESS_LOCAL_WRITE, _REMOTE_WRITE
-	qpAccess         = mkeyAccess | 1<<2 | 1<<3 // and _REMOTE_READ, _REMOTE_ATOMIC
-	rqRegular, rqRMP = 0, 1                     // rq_type
-	elThread, elEQ   = uint64(CQElementThread), uint64(CQElementEQ)
-	elEmulated       = uint64(CQElementEmulatedEQ)
+	cqAttr = "flexio_cq_attr"
+
+	memDPA  = 0 // FLEXIO_MEMTYPE_DPA
+	memHost = 1 // FLEXIO_MEMTYPE_HOST
+
+	elementThread     = 0x0 // FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD
+	elementEQ         = 0x2 // FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ
+	elementNone       = 0x8 // FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ
+	elementEmulatedEQ = 0x9 // FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ
+
+	rqRegular = 0 // rq_type
+	rqRMP     = 1
+
+	alwaysPrint = 1   // FLEXIO_MSG_DEV_ALWAYS_PRINT
+	maxStreams  = 255 // FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT
+	maxNameLen  = 256 // FLEXIO_MAX_NAME_LEN, with the 0 at the end
+
+	mkeyAccess = 1<<0 | 1<<1              // IBV_ACCESS_LOCAL_WRITE, _REMOTE_WRITE
+	qpAccess   = mkeyAccess | 1<<2 | 1<<3 // and _REMOTE_READ, _REMOTE_ATOMIC
 )
 
 // rules are the rules of the reference between fields, and those that are no range.
@@ -241,13 +252,13 @@ var rules = map[string][]rule{
 		{"workers", "", func(v given) bool { return v.num("workers") == 0 }, "a queue without workers"},
 		{"batch_size", "", func(v given) bool { return v.num("batch_size") == 0 }, "a worker would run no task"},
 	},
-	"flexio_cq_attr": {
-		{"thread", "", func(v given) bool { return v.num("element_type") == elThread && !v.has("thread") }, "none, and element_type is thread"},
-		{"thread", "", func(v given) bool { return v.num("element_type") != elThread && v.has("thread") },
+	cqAttr: {
+		{"thread", "", func(v given) bool { return v.num("element_type") == elementThread && !v.has("thread") }, "none, and element_type is thread"},
+		{"thread", "", func(v given) bool { return v.num("element_type") != elementThread && v.has("thread") },
 			"is of element type thread only, and element_type is {element_type}"},
 		{"emulated_eqn", "", func(v given) bool {
 			of := v.num("element_type")
-			return v.num("emulated_eqn") != 0 && of != elEQ && of != elEmulated
+			return v.num("emulated_eqn") != 0 && of != elementEQ && of != elementEmulatedEQ
 		}, "is of an EQ only, and element_type is {element_type}"},
 		{"cqe_comp_format", "", func(v given) bool { return v.num("cqe_comp_format") != 0 && v.num("cqe_comp_type") == 0 },
 			"{cqe_comp_format}, and nothing is compressed: set cqe_comp_type"},
