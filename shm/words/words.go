@@ -187,8 +187,9 @@ type Words struct {
 func (w *Words) Handle() (index, generation uint32) { return w.reply.Index, w.reply.Generation }
 
 // Memory returns the memory of the two words, completions and errors: 8 bytes each, in a mapping outside the Go heap. It can be
-// the external memory of a completion counter. It stays mapped as long as something refers to the Words.
-func (w *Words) Memory() (comp, errs []byte) { return w.m.b[0:8:8], w.m.b[8:16:16] }
+// the external memory of a completion counter. The errors follow the completions, so comp[:16] is the memory of both. It stays
+// mapped as long as something refers to the Words.
+func (w *Words) Memory() (comp, errs []byte) { return w.m.b[0:8:16], w.m.b[8:16:16] }
 
 // Add counts completions and errors in the words, for a program that counts by itself. No device may write the same words. With
 // an Options.Limit, words wrap around to 0 after it, so a program must add less than half of the limit between two poll cycles.
