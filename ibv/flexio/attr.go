@@ -154,9 +154,11 @@ func (c *checks) value(f field, val any) {
 			c.refuse(f.name, "%s: give the object's number, or leave it out", problem)
 		}
 	case octets:
-		b, ok := toBytes(val)
-		if !ok || f.width > 0 && len(b) != f.width/8 {
-			c.refuse(f.name, "%T of %d bytes: give %d bytes", val, len(b), f.width/8)
+		switch b, ok := toBytes(val); {
+		case !ok:
+			c.refuse(f.name, "%T: give bytes", val)
+		case f.width > 0 && len(b) != f.width/8:
+			c.refuse(f.name, "%d bytes, the field has %d", len(b), f.width/8)
 		}
 	case text:
 		c.text(f.name, val)
@@ -218,6 +220,9 @@ func (f field) toNumber(val any) (n uint64, problem string) {
 			if name == v.String() {
 				return n, ""
 			}
+		}
+		if f.names == nil {
+			return 0, fmt.Sprintf("%q is no number", val)
 		}
 		return 0, fmt.Sprintf("%q is unknown: %s", val, f.spellNames())
 	}

@@ -204,25 +204,26 @@ func TestValuesOfNoFieldAndOfWrongTypesAreRefused(t *testing.T) {
 		structure string
 		v         Values
 		uses      []string
-		field     string
+		says      string
 	}{
-		{"flexio_qp_attributes", Values{}, nil, ""},
-		{"flexio_qp_attr", Values{"log_sq_dept": 1}, nil, "log_sq_dept"},
-		{"flexio_qp_attr", Values{}, []string{"rq"}, ""},
-		{"flexio_qp_attr", Values{"log_sq_depth": 1.5}, nil, "log_sq_depth"},
-		{"flexio_qp_attr", Values{"log_sq_depth": nil}, nil, "log_sq_depth"},
-		{"flexio_qp_attr", Values{"transport_type": "rc"}, nil, "transport_type"},
-		{"flexio_qp_attr", Values{"pd": "pd"}, nil, "pd"},
-		{"flexio_qp_attr", Values{"dest_mac": "01:02:03:04:05:06"}, nil, "dest_mac"},
-		{"flexio_qp_attr", Values{"qp_wq_dbr_qmem": 1}, nil, "qp_wq_dbr_qmem"},
-		{"flexio_qp_attr", Values{"qp_wq_dbr_qmem": Values{"daddr": 8, "addr": 1}}, nil, "qp_wq_dbr_qmem.addr"},
-		{"flexio_process_attr", Values{"name": 1}, nil, "name"},
-		{"flexio_dev_process_tracer_ctx", Values{"tracer_ctx": 1}, nil, "tracer_ctx"},
+		{"flexio_qp_attributes", Values{}, nil, "flexio_qp_attributes: no such structure"},
+		{"flexio_qp_attr", Values{"log_sq_dept": 1}, nil, "flexio_qp_attr.log_sq_dept: no such field"},
+		{"flexio_qp_attr", Values{}, []string{"rq"}, `flexio_qp_attr: no use "rq"`},
+		{"flexio_qp_attr", Values{"log_sq_depth": 1.5}, nil, "flexio_qp_attr.log_sq_depth: float64 is no number"},
+		{"flexio_qp_attr", Values{"log_sq_depth": nil}, nil, "flexio_qp_attr.log_sq_depth: <nil> is no number"},
+		{"flexio_qp_attr", Values{"log_sq_depth": "6"}, nil, `flexio_qp_attr.log_sq_depth: "6" is no number`},
+		{"flexio_qp_attr", Values{"transport_type": "rc"}, nil, `flexio_qp_attr.transport_type: "rc" is unknown: give a number, or one of: 0 RC, 1 UC`},
+		{"flexio_qp_attr", Values{"pd": "pd"}, nil, `flexio_qp_attr.pd: "pd" is no number: give the object's number, or leave it out`},
+		{"flexio_qp_attr", Values{"dest_mac": "01:02:03:04:05:06"}, nil, "flexio_qp_attr.dest_mac: string: give bytes"},
+		{"flexio_qp_attr", Values{"qp_wq_dbr_qmem": 1}, nil, "flexio_qp_attr.qp_wq_dbr_qmem: int: give Values"},
+		{"flexio_qp_attr", Values{"qp_wq_dbr_qmem": Values{"daddr": 8, "addr": 1}}, nil, "flexio_qp_attr.qp_wq_dbr_qmem.addr: no such field"},
+		{"flexio_process_attr", Values{"name": 1}, nil, "flexio_process_attr.name: int: give a string"},
+		{"flexio_dev_process_tracer_ctx", Values{"tracer_ctx": 1}, nil, "flexio_dev_process_tracer_ctx.tracer_ctx: int: give a slice"},
+		{"flexio_dev_wqe_eth_seg", Values{"inline_hdrs": [3]byte{}}, nil, "flexio_dev_wqe_eth_seg.inline_hdrs: 3 bytes, the field has 2"},
 	} {
 		err := Validate(tt.structure, tt.v, tt.uses...)
-		var attr *AttrError
-		if !errors.As(err, &attr) || attr.Field != tt.field || attr.Struct != tt.structure {
-			t.Errorf("%s %v: %v, want it against %q", tt.structure, tt.v, err, tt.field)
+		if !errors.Is(err, ErrAttr) || !strings.HasPrefix(err.Error(), "checking "+tt.says) {
+			t.Errorf("%s %v: %v, want %q", tt.structure, tt.v, err, tt.says)
 		}
 	}
 }
