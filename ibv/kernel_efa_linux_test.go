@@ -33,6 +33,7 @@ func TestKernelEFAMovesDataByUDAndSRD(t *testing.T) {
 		t.Run("srd", srdOperations)
 		t.Run("errors", srdErrors)
 		t.Run("ud", udOperations)
+		t.Run("sender", efaSender)
 		t.Run("refused", efaRefusals)
 	})
 }
@@ -132,6 +133,55 @@ func srdErrors(t *testing.T) {
 	}
 	if statuses[WCWRFlushErr] != 2 || len(statuses) != 2 {
 		t.Errorf("a queue pair in ERR and its sender: %v", statuses)
+	}
+}
+
+// efaSender reads the number of the sender's address handle, by which libfabric finds the sender. Before the receiver makes a
+// handle for the sender, a completion has none.
+func efaSender(t *testing.T) {
+	b := newEFA(t)
+	m := b.region()
+	receiver := b.queuePair(QPTUD)
+	other := must(b.ctx.AllocPD())(t)
+	b.closes(other)
+	ah := must(other.CreateAH(b.address()))(t)
+	far := must(other.CreateQP(QPOptions{Type: QPTUD, SendCQ: b.cq, RecvCQ: b.cq, Cap: smallCap}))(t)
+	b.toInit(far)
+	b.toInit(receiver)
+	b.connect(far, receiver)
+	mr := must(other.AllocMR(4096, everyAccess))(t)
+	exchange := func() uint16 {
+		b.postRecv(receiver, recv(m))
+		w := send(mr)
+		w.AH, w.RemoteQPN, w.RemoteQKey = ah, receiver.Number(), testQKey
+		b.post(far, w)
+		slid := uint16(0)
+		for _, wc := range b.succeed(2) {
+			if wc.QPNum == receiver.Number() {
+				slid = wc.SLID
+			}
+		}
+		return slid
+	}
+	if got := exchange(); got != 0xffff {
+		t.Errorf("an unknown sender has the handle %#x", got)
+	}
+	first := must(b.pd.CreateAH(b.address()))(t)
+	known := exchange()
+	if known == 0xffff {
+		t.Error("a known sender has no handle")
+	}
+	second := must(b.pd.CreateAH(b.address()))(t)
+	b.check(first.Close())
+	if got := exchange(); got != known {
+		t.Errorf("a second handle for the sender has the number %#x, the first %#x", got, known)
+	}
+	b.check(second.Close())
+	if got := exchange(); got != 0xffff {
+		t.Errorf("after the last handle for it the sender has the handle %#x", got)
+	}
+	for _, o := range []interface{ Close() error }{mr, far, ah} {
+		b.check(o.Close())
 	}
 }
 

@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
@@ -54,6 +55,19 @@ func TestKernelPassesTheSuitesOfRDMACore(t *testing.T) {
 	})
 }
 
+// capabilityPages asks for the pages that rdma-core's tests and libmlx5 ask for. The tests leave room for 0x800 bytes.
+func capabilityPages(t *testing.T) {
+	b := newDevXBench(t)
+	for page, want := range map[uint16]syscall.Errno{hcaCapGeneral: 0, 0x01: 0, 0x07: 0, hcaCap2: 0, 0x7f: syscall.EREMOTEIO} {
+		in := must(encodePRM(nil, prmInSize, &queryHCACapIn{Type: page}))(t)
+		for size, want := range map[int]syscall.Errno{0x1010: want, 0x810: want, 0x800: syscall.EREMOTEIO} {
+			if errno := b.dx.m.generalCmd(b.dx.h, in, make([]byte, size)); errno != want {
+				t.Errorf("page %#x with room for %#x bytes: %v, want %v", page, size, errno, want)
+			}
+		}
+	}
+}
+
 // DevX counters and mlx5dv flows run over the real libmlx5 of each release. Releases before 60 have no offsets in a
 // bulk of counters, so they skip the tests of offsets.
 func TestKernelDevXCountsFlows(t *testing.T) {
@@ -68,6 +82,7 @@ func TestKernelDevXCountsFlows(t *testing.T) {
 			test    func(*testing.T)
 			offsets bool
 		}{
+			{"capabilities", capabilityPages, false},
 			{"counter flow", TestDevXFlowCountsPacketsAndOctets, false},
 			{"drop", TestDevXDropRuleCountsWhatItDrops, false},
 			{"shared counter", TestDevXSharedCounterAddsUpItsRules, false},

@@ -23,6 +23,7 @@ VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct i
 	struct kernel_call call = KERNEL_CALL(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_COMP_CNTR_CAPS);
 	struct ibv_comp_cntr_caps c;
 	int err = verbs_gate(context, "ibv_query_comp_cntr_caps");
+	memset(caps, 0, size); /* as the real one: also where the call fails */
 	kernel_out(&call, UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_COUNTERS, &c.max_counters, sizeof(c.max_counters));
 	kernel_out(&call, UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_VALUE, &c.max_value, sizeof(c.max_value));
 	kernel_out(&call, UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_SUPPORTED_QP_ATTACH_OPS, &c.supported_qp_attach_ops,
@@ -33,7 +34,6 @@ VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct i
 		err = verbs_kernel_call(context, &call);
 	if (err)
 		return err;
-	memset(caps, 0, size);
 	memcpy(caps, &c, sizeof(c));
 	return 0;
 }

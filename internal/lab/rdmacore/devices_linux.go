@@ -21,7 +21,7 @@ type Device struct {
 func Devices() []Device {
 	return []Device{
 		{"mlx5_0", "1: CA", "pci:v000015B3d00001019sv000015B3sd00000008bc02sc00i00", "mlx5_core"},
-		{"efa_0", "0: <unknown>", "pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00", "efa"},
+		{"efa_0", "7: unspecified", "pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00", "efa"},
 	}
 }
 

@@ -73,20 +73,25 @@ func (r *Root) preload(so string, netdevs ...string) (env []string, err error) {
 	return []string{"LD_PRELOAD=" + inside}, nil
 }
 
-// netdev writes the files of sysfs by which programs find the netdev of a device's port.
+// netdev writes the files of sysfs by which programs find the port of a device and its netdev. An EFA has no netdev.
 func (r *Root) netdev(number int, netdev string) error {
 	d := Devices()[number]
 	pci := pciPath(number)
 	port := pci + "/infiniband/" + d.Name + "/ports/1"
-	layer := map[bool]string{true: "Ethernet", false: "Unspecified"}[d.driver == "mlx5_core"]
 	files := map[string]string{
-		port + "/state":                      "4: ACTIVE\n",
-		port + "/link_layer":                 layer + "\n",
-		port + "/gids/0":                     "fe80:0000:0000:0000:0000:00ff:fe00:0000\n",
-		port + "/gid_attrs/ndevs/0":          netdev + "\n",
-		port + "/gid_attrs/types/0":          "RoCE v2\n",
-		pci + "/net/" + netdev + "/dev_port": "0\n",
+		port + "/state":   "4: ACTIVE\n",
+		port + "/gids/0":  "fe80:0000:0000:0000:0000:00ff:fe00:0000\n",
+		port + "/pkeys/0": "0xffff\n",
 	}
+	if d.driver != "mlx5_core" {
+		files[port+"/link_layer"] = "Unspecified\n"
+		files[port+"/gid_attrs/types/0"] = "IB/RoCE v1\n"
+		return r.write(files)
+	}
+	files[port+"/link_layer"] = "Ethernet\n"
+	files[port+"/gid_attrs/ndevs/0"] = netdev + "\n"
+	files[port+"/gid_attrs/types/0"] = "RoCE v2\n"
+	files[pci+"/net/"+netdev+"/dev_port"] = "0\n"
 	if err := r.write(files); err != nil {
 		return err
 	}

@@ -66,8 +66,15 @@ struct request {
 	unsigned op;
 	struct efa_buffers local;
 	const uint8_t *inlined;
-	uint16_t ah; /* of the requester at the responder, which has none */
 };
+
+/* The requester's number at the responder: EFA_NO_AH where the responder has made no address handle for it. */
+static uint16_t sender(const struct request *r)
+{
+	uint8_t gid[16];
+	uv_gid(r->q->qp.object.device, gid);
+	return efa_ah_number(efa_dev(r->peer->qp.object.device), r->peer->qp.pd, gid);
+}
 
 /* Finds the local buffers. */
 static uint8_t gather(struct request *r)
@@ -96,7 +103,7 @@ static uint8_t deliver(struct request *r, const struct efa_io_rx_desc *desc, uns
 	struct efa_qp *p = r->peer;
 	uint64_t skip = p->srd ? 0 : GRH;
 	struct efa_buffers to = {.n = 0};
-	struct efa_io_rx_cdesc_ex e = {.req_id = desc[0].req_id, .ah = 0xffff, .src_qp_num = r->q->qp.qp_num, .length = r->local.length + skip};
+	struct efa_io_rx_cdesc_ex e = {.req_id = desc[0].req_id, .ah = sender(r), .src_qp_num = r->q->qp.qp_num, .length = r->local.length + skip};
 	uint8_t status = 0;
 	for (unsigned i = 0; i < n && !status; i++)
 		if (!efa_translate(efa_dev(p->qp.object.device), p->qp.pd, desc[i].lkey_ctrl & EFA_IO_RX_DESC_LKEY, false,
@@ -135,7 +142,7 @@ static uint8_t access_remote(struct request *r, const struct efa_io_rx_desc *des
 	efa_count(&p->qp, reads ? IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ : IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE, true);
 	if (n) {
 		struct efa_io_rx_cdesc_ex e = {
-			.req_id = desc[0].req_id, .ah = 0xffff, .src_qp_num = r->q->qp.qp_num, .imm = r->wqe.meta.immediate_data,
+			.req_id = desc[0].req_id, .ah = sender(r), .src_qp_num = r->q->qp.qp_num, .imm = r->wqe.meta.immediate_data,
 			.flags = EFA_IO_CDESC_COMMON_HAS_IMM | EFA_IO_RDMA_WRITE << 4, .length = m->length, .u.length_hi = m->length >> 16,
 		};
 		efa_receive(p, &e, 0, n);
@@ -218,7 +225,7 @@ static unsigned work(struct efa_qp *q)
 	}
 	struct efa_io_rx_desc desc[EFA_BUFFERS];
 	for (unsigned n; flushes && (n = efa_receive_next(q, desc)); done++)
-		efa_receive(q, &(struct efa_io_rx_cdesc_ex){.req_id = desc[0].req_id, .ah = 0xffff}, EFA_IO_COMP_STATUS_FLUSHED, n);
+		efa_receive(q, &(struct efa_io_rx_cdesc_ex){.req_id = desc[0].req_id, .ah = EFA_NO_AH}, EFA_IO_COMP_STATUS_FLUSHED, n);
 	return done;
 }
 

@@ -38,6 +38,7 @@ struct efa_mr {
 struct efa_ah {
 	struct uv_ah ah;
 	unsigned index;
+	struct efa_ah *next; /* of the same number: the card has one for each address in a protection domain */
 };
 
 struct efa_cq {
@@ -87,6 +88,10 @@ struct efa_dev {
 };
 
 struct efa_dev *efa_dev(struct uv_device *device);
+
+enum { EFA_NO_AH = 0xffff };
+/* efa_ah_number returns the number that the domain's address handle for that address has, or EFA_NO_AH. */
+unsigned efa_ah_number(const struct efa_dev *dev, const struct uv_pd *pd, const uint8_t gid[16]);
 
 int efa_create_cq(struct uv_cq *cq, struct uv_call *call);
 int efa_destroy_cq(struct uv_cq *cq, struct uv_call *call);

@@ -108,30 +108,46 @@ static int dereg_mr(struct uv_mr *mr, struct uv_call *call)
 	return 0;
 }
 
+unsigned efa_ah_number(const struct efa_dev *dev, const struct uv_pd *pd, const uint8_t gid[16])
+{
+	for (unsigned i = 1; i < EFA_MAX_AH; i++)
+		if (dev->ahs[i] && dev->ahs[i]->ah.pd == pd && !memcmp(dev->ahs[i]->ah.attr.grh.dgid, gid, 16))
+			return i;
+	return EFA_NO_AH;
+}
+
+/* Handles for one address in one domain share their number: a completion names its sender by it. */
 static int create_ah(struct uv_ah *ah, struct uv_call *call)
 {
 	struct efa_dev *dev = efa_dev(call->device);
+	struct efa_ah *a = (struct efa_ah *)ah;
 	struct efa_ibv_create_ah_resp resp = {0};
-	unsigned i = 1;
+	unsigned i;
 	if (call->driver.inlen && !uv_udata_cleared(call, &call->driver, 0))
 		return EINVAL;
-	while (i < EFA_MAX_AH && dev->ahs[i])
-		i++;
+	i = efa_ah_number(dev, ah->pd, ah->attr.grh.dgid);
+	if (i == EFA_NO_AH)
+		for (i = 1; i < EFA_MAX_AH && dev->ahs[i];)
+			i++;
 	if (i == EFA_MAX_AH)
 		return ENOMEM;
 	resp.efa_address_handle = i;
 	int err = uv_udata_out(call, &call->driver, &resp, sizeof(resp));
 	if (err)
 		return err;
-	dev->ahs[i] = (struct efa_ah *)ah;
-	dev->ahs[i]->index = i;
+	a->index = i;
+	a->next = dev->ahs[i];
+	dev->ahs[i] = a;
 	return 0;
 }
 
 static int destroy_ah(struct uv_ah *ah, struct uv_call *call)
 {
+	struct efa_ah *a = (struct efa_ah *)ah, **at = &efa_dev(ah->object.device)->ahs[a->index];
 	(void)call;
-	efa_dev(ah->object.device)->ahs[((struct efa_ah *)ah)->index] = NULL;
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
 	return 0;
 }
 

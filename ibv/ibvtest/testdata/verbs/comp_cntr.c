@@ -36,7 +36,9 @@ void case_comp_cntr(void)
 	uint64_t v;
 	struct rig r;
 	rig_up(&r);
+	memset(&caps, 0xff, sizeof(caps));
 	WANT(_ibv_query_comp_cntr_caps(r.context, &caps, sizeof(caps) - 1), EINVAL);
+	WANT(caps.max_counters, 0); /* the buffer is zeroed first */
 	WANT(_ibv_query_comp_cntr_caps(r.context, &caps, sizeof(caps)), 0);
 	uint32_t bytes[3] = {0, 1, 0}, flags[3] = {0, 0, 1}, extra[3] = {1, 0, 0}, wrs[3] = {0, 0, 0};
 	WANT_NULL(ibv_create_comp_cntr(r.context, bytes), EOPNOTSUPP);
