@@ -53,19 +53,24 @@ static unsigned restore_tag(const struct nic_frame *f, uint8_t *to)
 static void look_at(struct nic *nic, const struct nic_frame *f)
 {
 	uint8_t tagged[NIC_PARSE_MAX + 4];
+	struct nic_packet packet = { .frame = f->data, .len = f->held };
 	struct nic_key key;
-	uint64_t packets, bytes;
+	unsigned full = f->full;
 	int cut;
 
-	if (f->tag && f->held >= 12)
-		cut = nic_parse(tagged, restore_tag(f, tagged), f->full + 4, &key);
-	else
-		cut = nic_parse(f->data, f->held, f->full, &key);
-	cut |= nic_wire(f, &packets, &bytes);
+	if (f->tag && f->held >= 12) {
+		packet.frame = tagged;
+		packet.len = restore_tag(f, tagged);
+		full += 4;
+	}
+	cut = nic_parse(packet.frame, packet.len, full, &key);
+	cut |= nic_wire(f, &packet.packets, &packet.bytes);
 	nic->stats.frames++;
 	nic->stats.cut += cut;
-	*(f->egress ? &nic->stats.egress : &nic->stats.ingress) += packets;
-	nic_rules_count(&nic->rules[f->egress], &key, packets, bytes);
+	*(f->egress ? &nic->stats.egress : &nic->stats.ingress) += packet.packets;
+	if (packet.packets != 1 || packet.len < full)
+		packet.frame = NULL;
+	nic_rules_count(&nic->rules[f->egress], &key, &packet);
 }
 
 /* drain reads the ring, up to max frames; with the lock held. */
@@ -262,6 +267,39 @@ int nic_counter_read(struct nic *nic, const struct nic_counter *counter, uint64_
 
 	*packets = c.packets;
 	*bytes = c.bytes;
+	return err;
+}
+
+unsigned nic_queue_take(struct nic *nic, struct nic_queue *queue, uint8_t *to)
+{
+	unsigned len;
+
+	pthread_mutex_lock(&nic->lock);
+	len = nic_queue_remove(queue, to);
+	pthread_mutex_unlock(&nic->lock);
+	return len;
+}
+
+/* loop receives a frame that the nic sent, if it is to the netdev's own address or to a group. */
+static void loop(struct nic *nic, const uint8_t *frame, unsigned len)
+{
+	struct nic_frame f = { .data = frame, .held = len < NIC_PARSE_MAX ? len : NIC_PARSE_MAX, .full = len };
+	uint8_t own[6];
+
+	if (frame[0] & 1 || (!nic_ring_address(&nic->ring, own) && !memcmp(frame, own, sizeof own)))
+		look_at(nic, &f);
+}
+
+int nic_send(struct nic *nic, const uint8_t *frame, unsigned len)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&nic->lock);
+	if (send(nic->ring.sender, frame, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		err = errno;
+	else
+		loop(nic, frame, len);
+	pthread_mutex_unlock(&nic->lock);
 	return err;
 }
 

@@ -54,6 +54,12 @@
  * copy, so NIC_DROP counts without dropping, and a trapping rule takes no packet from the kernel:
  * tests of either check the rule, not the traffic.
  *
+ * Delivery
+ *
+ * A rule with a queue delivers the packets that it counts there. A buffer of several segments, and a frame that the ring
+ * does not hold whole (NIC_PARSE_MAX), is not delivered. nic_send sends a frame. One to the netdev's own address, or
+ * to a group, is also received, as by the loopback of a NIC.
+ *
  * A nic may be used by any thread; calls are serialised by a lock of its own.
  */
 #ifndef IBVTEST_NIC_H
@@ -143,6 +149,13 @@ struct nic_counter {
 	uint64_t packets, bytes;
 };
 
+/* nic_queue holds delivered frames until nic_queue_take. What comes while it is full is lost. It outlives every rule
+ * that names it. */
+struct nic_queue;
+struct nic_queue *nic_queue_new(void); /* NULL: no memory */
+void nic_queue_free(struct nic_queue *queue);
+unsigned nic_queue_waiting(const struct nic_queue *queue); /* frames, without the nic's lock */
+
 enum {
 	NIC_EGRESS = 1 << 0,    /* packets that leave by the netdev; otherwise those that come */
 	NIC_DONT_TRAP = 1 << 1, /* count and go on to the next table */
@@ -156,6 +169,7 @@ struct nic_rule_attr {
 	uint32_t flags;
 	struct nic_match match;
 	struct nic_counter *counter; /* may be NULL */
+	struct nic_queue *queue;     /* may be NULL */
 };
 
 struct nic;
@@ -196,6 +210,12 @@ int nic_counter_read(struct nic *nic, const struct nic_counter *counter, uint64_
 /* nic_counters_copy syncs once and copies n pairs of one array, all of one instant; with
  * clear they start at 0 again, and nothing is lost in between. */
 int nic_counters_copy(struct nic *nic, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear);
+
+/* nic_queue_take copies the oldest frame, of at most NIC_PARSE_MAX + 4 bytes, and returns its length; 0: there is none. */
+unsigned nic_queue_take(struct nic *nic, struct nic_queue *queue, uint8_t *to);
+
+/* nic_send sends a frame by the netdev. */
+int nic_send(struct nic *nic, const uint8_t *frame, unsigned len);
 
 /* nic_stats_read syncs first. drops above 0: counts are no longer exact. The nic says so
  * on stderr once, too. */

@@ -58,16 +58,30 @@ int nic_tables_take(struct nic_rules *rules, struct nic_rule *rule, const struct
 void nic_tables_give(struct nic_rule *rule);
 void nic_tables_free(struct nic_rules *rules);
 
-/* nic_rules_count gives packets and bytes to the rules that the key wins. */
-void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes);
+/* nic_packet is a packet, or a buffer of several, and the bytes to deliver: NULL when they are not at hand. */
+struct nic_packet {
+	uint64_t packets, bytes;
+	const uint8_t *frame;
+	unsigned len;
+};
 
-/* nic_winners is the list of counters that count one packet. A longer list is not cached. */
+/* nic_rules_count gives the packet to the counters and queues of the rules that the key wins. */
+void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, const struct nic_packet *packet);
+
+/* nic_winners is the list of the counters and queues that one packet goes to. A longer list is not cached. */
 enum { NIC_WINNERS = 8 };
 
 struct nic_winners {
 	unsigned n;
-	struct nic_counter *counter[NIC_WINNERS];
+	struct {
+		struct nic_counter *counter;
+		struct nic_queue *queue;
+	} of[NIC_WINNERS];
 };
+
+/* nic_queue.c */
+void nic_queue_add(struct nic_queue *queue, const struct nic_packet *packet);
+unsigned nic_queue_remove(struct nic_queue *queue, uint8_t *to);
 
 /* nic_cache.c. change updates the cache after a rule was added, or (NULL) after rules were
  * removed, made or freed. find returns NULL for a packet that is not cached, and keep adds it. */
@@ -78,6 +92,7 @@ void nic_cache_keep(struct nic_cache *cache, const struct nic_winners *winners);
 /* nic_ring is an AF_PACKET socket and its ring, protected by the nic's lock. */
 struct nic_ring {
 	int fd;
+	int sender; /* a second socket: a socket does not see what it sent itself */
 	uint8_t *base;
 	unsigned next;             /* the slot that is filled next */
 	uint64_t taken;            /* frames that were looked at */
@@ -101,6 +116,7 @@ int nic_ring_peek(struct nic_ring *ring, struct nic_frame *frame);
 void nic_ring_release(struct nic_ring *ring);
 int nic_ring_account(struct nic_ring *ring);
 int nic_ring_gone(const struct nic_ring *ring);
+int nic_ring_address(const struct nic_ring *ring, uint8_t mac[6]);
 
 /* nic_wire returns the packets and bytes of a frame on the wire. It returns 1, and counts the
  * frame as one packet, when it has segments whose headers are not in the ring's slot. */

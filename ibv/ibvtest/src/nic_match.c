@@ -248,13 +248,18 @@ static int matches(const struct nic_rule *rule, const uint64_t *key)
 	return 1;
 }
 
-static void add(struct nic_counter *counter, uint64_t packets, uint64_t bytes)
+static void give(struct nic_counter *counter, struct nic_queue *queue, const struct nic_packet *packet)
 {
-	counter->packets += packets;
-	counter->bytes += bytes;
+	if (counter) {
+		counter->packets += packet->packets;
+		counter->bytes += packet->bytes;
+	}
+	if (queue && packet->frame)
+		nic_queue_add(queue, packet);
 }
 
-static int first_of(const struct nic_rules *rules, const struct nic_rule *entry, const struct nic_rule *rule)
+/* Is no rule before this one in the entry's list with the same counter (or the same queue)? */
+static int first_counter(const struct nic_rules *rules, const struct nic_rule *entry, const struct nic_rule *rule)
 {
 	const struct nic_rule *r = *bucket_of(rules, entry);
 
@@ -263,21 +268,41 @@ static int first_of(const struct nic_rules *rules, const struct nic_rule *entry,
 	return r == rule;
 }
 
-/* The rules of one entry: each of their counters counts once. */
-static void count_entry(const struct nic_rules *rules, const struct nic_rule *entry, uint64_t packets, uint64_t bytes,
+static int first_queue(const struct nic_rules *rules, const struct nic_rule *entry, const struct nic_rule *rule)
+{
+	const struct nic_rule *r = *bucket_of(rules, entry);
+
+	while (!same_entry(r, entry) || r->attr.queue != rule->attr.queue)
+		r = r->next;
+	return r == rule;
+}
+
+/* The rules of one entry: each of their counters counts once, and each of their queues gets one copy. */
+static void count_entry(const struct nic_rules *rules, const struct nic_rule *entry, const struct nic_packet *packet,
 			struct nic_winners *winners)
 {
 	for (const struct nic_rule *r = *bucket_of(rules, entry); r; r = r->next) {
-		if (!r->attr.counter || !same_entry(r, entry) || !first_of(rules, entry, r))
+		struct nic_counter *counter = r->attr.counter;
+		struct nic_queue *queue = r->attr.queue;
+
+		if (!same_entry(r, entry))
 			continue;
-		add(r->attr.counter, packets, bytes);
-		if (winners->n < NIC_WINNERS)
-			winners->counter[winners->n] = r->attr.counter;
+		if (counter && !first_counter(rules, entry, r))
+			counter = NULL;
+		if (queue && !first_queue(rules, entry, r))
+			queue = NULL;
+		if (!counter && !queue)
+			continue;
+		give(counter, queue, packet);
+		if (winners->n < NIC_WINNERS) {
+			winners->of[winners->n].counter = counter;
+			winners->of[winners->n].queue = queue;
+		}
 		winners->n++;
 	}
 }
 
-void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes)
+void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, const struct nic_packet *packet)
 {
 	const struct nic_winners *known;
 	struct nic_winners winners = { 0 };
@@ -288,7 +313,7 @@ void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, u
 	known = rules->cache ? nic_cache_find(rules->cache, words) : NULL;
 	if (known) {
 		for (unsigned i = 0; i < known->n; i++)
-			add(known->counter[i], packets, bytes);
+			give(known->of[i].counter, known->of[i].queue, packet);
 		return;
 	}
 	for (size_t i = 0; i < rules->len; i++) {
@@ -296,7 +321,7 @@ void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, u
 
 		if (r->table < from || !matches(r, words))
 			continue;
-		count_entry(rules, r, packets, bytes, &winners);
+		count_entry(rules, r, packet, &winners);
 		if (!(r->attr.flags & NIC_DONT_TRAP))
 			break;
 		from = r->table + 1;

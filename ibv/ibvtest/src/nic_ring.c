@@ -47,8 +47,11 @@ int nic_ring_open(struct nic_ring *ring, const char *ifname)
 	memset(ring, 0, sizeof *ring);
 	/* Protocol 0: nothing is received until the ring is there and the socket bound. */
 	ring->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-	if (ring->fd < 0)
-		return errno;
+	ring->sender = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (ring->fd < 0 || ring->sender < 0) {
+		err = errno;
+		goto fail;
+	}
 	address.sll_ifindex = if_nametoindex(ifname);
 	if (!address.sll_ifindex) {
 		err = ENODEV;
@@ -70,6 +73,11 @@ int nic_ring_open(struct nic_ring *ring, const char *ifname)
 		err = errno;
 		goto fail;
 	}
+	address.sll_protocol = 0; /* it receives nothing */
+	if (bind(ring->sender, (struct sockaddr *)&address, sizeof address)) {
+		err = errno;
+		goto fail;
+	}
 	return 0;
 fail:
 	nic_ring_close(ring);
@@ -82,8 +90,10 @@ void nic_ring_close(struct nic_ring *ring)
 		munmap(ring->base, RING);
 	if (ring->fd >= 0)
 		close(ring->fd);
+	if (ring->sender >= 0)
+		close(ring->sender);
 	ring->base = NULL;
-	ring->fd = -1;
+	ring->fd = ring->sender = -1;
 }
 
 static struct tpacket2_hdr *slot(const struct nic_ring *ring)
@@ -156,4 +166,15 @@ int nic_ring_gone(const struct nic_ring *ring)
 	socklen_t size = sizeof address;
 
 	return getsockname(ring->fd, (struct sockaddr *)&address, &size) || address.sll_ifindex <= 0;
+}
+
+int nic_ring_address(const struct nic_ring *ring, uint8_t mac[6])
+{
+	struct sockaddr_ll address;
+	socklen_t size = sizeof address;
+
+	if (getsockname(ring->fd, (struct sockaddr *)&address, &size))
+		return errno;
+	memcpy(mac, address.sll_addr, 6);
+	return 0;
 }

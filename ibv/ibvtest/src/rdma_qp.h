@@ -91,6 +91,7 @@ struct rdma_cqe {
 };
 
 struct rdma_qp;
+struct rdma_segments;
 
 /* The front of a queue pair. */
 struct rdma_ops {
@@ -106,6 +107,8 @@ struct rdma_ops {
 	void (*fetch)(struct rdma_qp *q);
 	/* The largest datagram, in bytes. */
 	uint32_t (*mtu)(struct rdma_qp *q);
+	/* Sends the frame of a RAW_PACKET queue pair. NULL: no such request is posted. */
+	void (*transmit)(struct rdma_qp *q, const struct rdma_segments *frame);
 };
 
 struct rdma_qp {
@@ -183,6 +186,7 @@ void rdma_copy(const void *to_task, void *to, const void *from_task, const void 
 
 /* rdma_run.c: executes the send queue of q as far as possible. */
 void rdma_run(struct rdma_qp *q);
+void rdma_receive_frame(struct rdma_qp *q, const uint8_t *frame, uint32_t length); /* lost without a posted receive */
 void rdma_run_peer(struct rdma_qp *q); /* which may have waited for q */
 
 /* rdma_complete.c: the end of a work request, with its entry and its counters. */

@@ -236,7 +236,7 @@ static bool reliable(struct rdma_qp *q, struct rdma_wqe *w, struct rdma_qp *p, s
 	return false;
 }
 
-/* UC and UD: no peer replies, so for the sender every message has arrived. A failing receive is
+/* UC, UD and RAW_PACKET: no peer replies, so for the sender every message has arrived. A failing receive is
  * reported to the receiver only. */
 static void unreliable(struct rdma_qp *q, struct rdma_wqe *w, struct rdma_qp *p, struct outcome *o)
 {
@@ -250,6 +250,8 @@ static void unreliable(struct rdma_qp *q, struct rdma_wqe *w, struct rdma_qp *p,
 		o->status = IBV_WC_LOC_LEN_ERR;
 	else if (!rdma_gather(q, &q->sq, q->sq.next, 0, &s))
 		o->status = IBV_WC_LOC_PROT_ERR;
+	else if (q->type == IBV_QPT_RAW_PACKET)
+		q->ops->transmit(q, &s);
 	else if (!p || (ud && qkey != p->attr.qkey) || (receives(w) && !ready(p)))
 		return;
 	else if (writes(w))
@@ -263,7 +265,11 @@ static bool step(struct rdma_qp *q)
 {
 	uint64_t n = q->sq.next;
 	struct rdma_wqe *w = rdma_wqe(&q->sq, n);
-	struct rdma_qp *p = q->type == IBV_QPT_UD ? find(&w->to.grh.dgid, w->remote_qpn, IBV_QPT_UD) : peer(q);
+	struct rdma_qp *p = NULL;
+	if (q->type == IBV_QPT_UD)
+		p = find(&w->to.grh.dgid, w->remote_qpn, IBV_QPT_UD);
+	else if (q->type != IBV_QPT_RAW_PACKET)
+		p = peer(q);
 	struct outcome o = {0};
 	if (w->ready && rdma_now() < w->ready) {
 		rdma_wake(q, w->ready);
@@ -293,6 +299,23 @@ void rdma_run(struct rdma_qp *q)
 	q->wake = RDMA_NEVER;
 	while (q->state == IBV_QPS_RTS && !q->gone && q->sq.next < q->sq.head && step(q))
 		;
+}
+
+void rdma_receive_frame(struct rdma_qp *q, const uint8_t *frame, uint32_t length)
+{
+	struct rdma_segments to, from = {.n = 1, .length = length, .of = {{NULL, (uint8_t *)frame, length}}};
+	struct rdma_ended end = {.opcode = IBV_WC_RECV, .length = length};
+	if (q->gone || q->state < IBV_QPS_RTR || q->state == IBV_QPS_ERR || !ready(q))
+		return;
+	if (!rdma_gather(q, &q->rq, q->rq.next, IBV_ACCESS_LOCAL_WRITE, &to))
+		end.status = IBV_WC_LOC_PROT_ERR;
+	else if (to.length < length)
+		end.status = IBV_WC_LOC_LEN_ERR;
+	else
+		rdma_segments_copy(&to, &from, 0);
+	rdma_complete_recv(q, &end);
+	if (end.status)
+		rdma_fail(q, IBV_QPS_ERR);
 }
 
 void rdma_run_peer(struct rdma_qp *q)

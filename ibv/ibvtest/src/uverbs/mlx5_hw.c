@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mlx5_hw.c: the card at work: it passes over the queue pairs, fetches their requests and executes them. */
+#include "../nic.h"
 #include "mlx5_hw.h"
 
 static struct mlx5_ib_qp *of(struct rdma_qp *q)
@@ -30,7 +31,34 @@ static uint32_t mtu(struct rdma_qp *q)
 	return 4096;
 }
 
-const struct rdma_ops mlx5_hw_ops = {.complete = complete, .event = event, .fetch = mlx5_hw_fetch_receives, .mtu = mtu};
+enum { FRAME = 65536 }; /* bytes of the longest frame */
+
+/* A frame that the netdev does not take is lost, as on a link. */
+static void transmit(struct rdma_qp *q, const struct rdma_segments *s)
+{
+	static uint8_t frame[FRAME]; /* under uv_lock */
+	struct rdma_segments to = {.n = 1, .length = s->length, .of = {{NULL, frame, s->length}}};
+	struct nic *nic;
+	if (s->length < 14 || s->length > sizeof(frame) || uv_device_nic(of(q)->ibqp.object.device, &nic))
+		return;
+	rdma_segments_copy(&to, s, 0);
+	(void)nic_send(nic, frame, s->length);
+}
+
+const struct rdma_ops mlx5_hw_ops = {
+	.complete = complete, .event = event, .fetch = mlx5_hw_fetch_receives, .mtu = mtu, .transmit = transmit};
+
+/* Receives the frames that flows delivered since the last pass. */
+static unsigned receive_frames(struct mlx5_ib_qp *q)
+{
+	struct uv_device *device = q->ibqp.object.device;
+	uint8_t frame[NIC_PARSE_MAX + 4];
+	unsigned n = 0;
+	for (unsigned len; q->ibqp.frames && nic_queue_waiting(q->ibqp.frames) &&
+			   (len = nic_queue_take(device->nic, q->ibqp.frames, frame)); n++)
+		rdma_receive_frame(&q->card, frame, len);
+	return n;
+}
 
 /* Fetches and executes until there is nothing more, or the first request has to wait. In an error state the requests are
  * flushed. */
@@ -63,8 +91,10 @@ unsigned mlx5_hw_card(struct uv_device *device)
 			continue;
 		uint64_t before = q->sq.next + q->rq.next;
 		q->gone = uv_lost(of(q)->ibqp.object.file);
-		if (!q->gone)
+		if (!q->gone) {
 			mlx5_hw_run(q);
+			done += receive_frames(of(q));
+		}
 		done += q->sq.next + q->rq.next - before;
 	}
 	mlx5_hw_cq_flush();

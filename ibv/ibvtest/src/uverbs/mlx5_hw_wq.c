@@ -120,8 +120,10 @@ static bool parse_opcode(const struct rdma_qp *q, const uint8_t *wqe, struct rdm
 	};
 	bool ud = q->type == IBV_QPT_UD;
 	w->opcode = IBV_WR_SEND;
-	if (q->type == IBV_QPT_RAW_PACKET) /* no frame is sent */
-		return false;
+	if (q->type == IBV_QPT_RAW_PACKET) {
+		*data = 2 * SEGMENT; /* behind struct mlx5_wqe_eth_seg */
+		return wqe[3] == RDMA_OP_SEND;
+	}
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		if (codes[i].code != wqe[3])
 			continue;
@@ -146,7 +148,10 @@ static void parse(struct mlx5_ib_qp *q, const uint8_t *wqe, uint32_t size, struc
 	}
 	w->flags = (wqe[11] & CE_UPDATE ? IBV_SEND_SIGNALED : 0) | (wqe[11] & SOLICITED ? IBV_SEND_SOLICITED : 0);
 	memcpy(&w->imm, wqe + 12, sizeof(w->imm));
-	if (q->card.type == IBV_QPT_UD) {
+	if (q->card.type == IBV_QPT_RAW_PACKET) {
+		if (get16(wqe + SEGMENT + 12)) /* inlined headers, which the device does not ask for (eth_min_inline) */
+			w->fault = IBV_WC_LOC_QP_OP_ERR;
+	} else if (q->card.type == IBV_QPT_UD) {
 		parse_av(&q->card, wqe + SEGMENT, w);
 	} else if (at > SEGMENT) {
 		w->remote_addr = get64(wqe + SEGMENT);

@@ -86,6 +86,8 @@ static int normal_flow(struct mlx5_ib_flow *f, const struct ib_uverbs_flow_attr 
 		     (spec->multicast_only && !(attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP) ? NIC_LAST : 0);
 	if (spec->counts)
 		rule.counter = &((struct mlx5_ib_mcounters *)spec->counters[0])->hw;
+	if (!(rule.flags & (NIC_DROP | NIC_EGRESS)))
+		rule.queue = f->ibflow.qp->frames;
 	return add_rule(call->device, &rule, &f->rule);
 }
 
@@ -264,6 +266,8 @@ static int create_raw_flow(struct uv_call *call)
 		rule.counter = &obj->counters->counter[offset];
 		__atomic_store_n(&obj->counters->used, 1, __ATOMIC_RELEASE);
 	}
+	if (qp)
+		rule.queue = qp->frames;
 	if ((err = add_rule(call->device, &rule, &f->rule)))
 		return err;
 	f->matcher = &m->object;

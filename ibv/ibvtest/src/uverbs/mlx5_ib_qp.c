@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../nic.h"
 #include "mlx5_hw.h"
 #include "mlx5_ib.h"
 
@@ -90,8 +91,12 @@ int mlx5_ib_create_qp(struct uv_qp *qp, struct uv_call *call)
 	q->card.number = qp->qp_num = mlx5_ib_number();
 	uv_gid(qp->object.device, q->card.gid.raw);
 	configure_scatter(q, c.flags);
-	if ((err = mlx5_hw_qp_start(q)))
+	if (qp->type == IBV_QPT_RAW_PACKET && !(qp->frames = nic_queue_new()))
+		return ENOMEM;
+	if ((err = mlx5_hw_qp_start(q))) {
+		nic_queue_free(qp->frames);
 		return err;
+	}
 	uv_card_wake(qp->object.device);
 	return 0;
 }
@@ -161,8 +166,13 @@ int mlx5_ib_modify_qp(struct uv_qp *qp, const struct ib_uverbs_modify_qp *attr, 
 
 int mlx5_ib_query_qp(struct uv_qp *qp, struct ib_uverbs_query_qp_resp *r, uint32_t mask)
 {
-	const struct rdma_qp *q = &((struct mlx5_ib_qp *)qp)->card;
+	const struct mlx5_ib_qp *of = (struct mlx5_ib_qp *)qp;
+	const struct rdma_qp *q = &of->card;
 	(void)mask; /* a hint */
+	/* The receive queue as it is. libmlx5 knows the sizes of the send queue. */
+	r->max_recv_wr = of->rq_count;
+	r->max_recv_sge = of->rq_count ? (1U << of->rq_shift) / 16 : 0;
+	r->max_send_wr = r->max_send_sge = 0;
 	r->qp_state = r->cur_qp_state = q->state;
 	put_dest(&q->attr.ah_attr, &r->dest);
 	put_dest(&q->attr.alt_ah_attr, &r->alt_dest);
@@ -189,5 +199,6 @@ int mlx5_ib_destroy_qp(struct uv_qp *qp, struct uv_call *call)
 	(void)call;
 	mlx5_hw_cq_flush(); /* an entry of a block names the queue pair */
 	mlx5_hw_qp_stop((struct mlx5_ib_qp *)qp);
+	nic_queue_free(qp->frames);
 	return 0;
 }

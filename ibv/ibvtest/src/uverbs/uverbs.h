@@ -23,6 +23,7 @@
 #include "uverbs_abi.h"
 
 struct nic;
+struct nic_queue;
 struct uv_call;
 struct uv_device;
 struct uv_file;
@@ -252,6 +253,7 @@ struct uv_qp {
 	struct ib_uverbs_qp_cap cap; /* asked for; create_qp sets the sizes that it has */
 	uint8_t state;   /* enum ib_qp_state: RESET 0, INIT, RTR, RTS, SQD, SQE, ERR; modify_qp changes it */
 	uint32_t async_events_reported;
+	struct nic_queue *frames; /* of RAW_PACKET: what flows deliver; NULL: nothing is delivered */
 	struct {
 		uint32_t ops;
 		struct uv_comp_cntr *cntr;

@@ -113,7 +113,7 @@ static int count(const char *args)
 	frame = frame_of(hex, &len);
 	printf("ok %d", nic_parse(frame, len, full, &key));
 	free(frame);
-	nic_rules_count(&offline[!!direction], &key, 1, full);
+	nic_rules_count(&offline[!!direction], &key, &(struct nic_packet){ .packets = 1, .bytes = full });
 	for (unsigned i = 0; i < 4096; i++)
 		if (counters[i].packets != before[i].packets)
 			printf(" %u", i);
