@@ -66,7 +66,7 @@ RACE_ALSO ?=
 LONG = FLOWTALLY_SCAN_ROUNDS=600 FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
 
-.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-beside-root test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-program bench-short fuzz clean
+.PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-beside-root test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases test-judges generate generate-check lint bench bench-program bench-short fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -226,6 +226,10 @@ test-releases: build ## the real rdma-core of Debian's stable suites and of sid:
 	releases() { $(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_RAN="$$ran/ran" $(GOTEST) -vet=off -count=1 -tags=releases,$(TAGS) $(LANE_FLAGS) -timeout=30m "$$@"; }; \
 	releases -run='TestABI|TestReleases|TestDoctor|TestDemo|TestKernel|TestMutantKernels' ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair; \
 	releases -run='^TestRan$$' ./internal/lab/rdmacore
+
+test-judges: ## foreign judges over the uverbs kernel in software: rdma-core's tools and pyverbs suite, perftest and libfabric of Debian's stable suites and of sid (asks for root)
+	@.ci/need cc
+	$(ROOT) env FLOWTALLY_REQUIRE=all $(GOTEST) -vet=off -count=1 -tags=releases,$(TAGS) $(LANE_FLAGS) -timeout=60m -run='^TestJudge' ./internal/lab/rdmacore
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc

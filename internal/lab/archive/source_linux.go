@@ -44,9 +44,8 @@ func (c Cache) fetchSource(ctx context.Context, name, dir string) error {
 	if err := os.Chmod(tmp, 0o777); err != nil { // apt-get downloads as a user of its own
 		return err
 	}
-	if _, err := c.apt(ctx, tmp, "apt-get", "-q", "source", "--download-only", "--only-source", name); err != nil {
-		return err
-	}
+	// apt-get fails, too, where the archive lacks the distribution's changes alone. What it leaves it has verified.
+	_, fetchErr := c.apt(ctx, tmp, "apt-get", "-q", "source", "--download-only", "--only-source", name)
 	tars, err := filepath.Glob(filepath.Join(tmp, "*.orig.tar.?z*"))
 	if err != nil {
 		return err
@@ -63,6 +62,9 @@ func (c Cache) fetchSource(ctx context.Context, name, dir string) error {
 			return err
 		}
 		return os.Rename(out, dir)
+	}
+	if fetchErr != nil {
+		return fetchErr
 	}
 	return fmt.Errorf("apt-get left %q, want an archive of upstream", tars)
 }

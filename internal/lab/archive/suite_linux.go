@@ -97,7 +97,7 @@ func (c Cache) debian(ctx context.Context) (string, error) {
 }
 
 // WithLibraries returns the directories that packages are unpacked in, and the directories of
-// every library that they depend on.
+// every library and every part of Python that they depend on.
 func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[string]string, error) {
 	dirs := make(map[string]string)
 	for len(packages) > 0 {
@@ -118,7 +118,8 @@ func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[strin
 		for d := range strings.SplitSeq(depends, ",") {
 			first, _, _ := strings.Cut(strings.TrimSpace(d), " ")
 			first, _, _ = strings.Cut(first, ":")
-			if strings.HasPrefix(first, "lib") && !strings.HasSuffix(first, "-dev") {
+			part := strings.HasPrefix(first, "lib") || strings.HasPrefix(first, "python3")
+			if part && !strings.HasSuffix(first, "-dev") {
 				packages = append(packages, first)
 			}
 		}

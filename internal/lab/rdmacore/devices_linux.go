@@ -25,6 +25,19 @@ func Devices() []Device {
 	}
 }
 
+// ids returns the files of sysfs with the PCI identifiers of the device. Libfabric and pyverbs read them.
+func (d Device) ids() map[string]string {
+	var vendor, device, subVendor, subDevice uint32
+	if _, err := fmt.Sscanf(d.modalias, "pci:v%08Xd%08Xsv%08Xsd%08X", &vendor, &device, &subVendor, &subDevice); err != nil {
+		panic("rdmacore: the modalias of " + d.Name + ": " + err.Error())
+	}
+	files := map[string]string{"class": "0x020000", "revision": "0x00", "numa_node": "0", "irq": "0"}
+	for name, id := range map[string]uint32{"vendor": vendor, "device": device, "subsystem_vendor": subVendor, "subsystem_device": subDevice} {
+		files[name] = fmt.Sprintf("%#04x", id)
+	}
+	return files
+}
+
 // Listed reports whether libibverbs lists the devices that the sysfs of a root names. Where the kernel of this machine has
 // RDMA, it lists the kernel's devices in place of those (NETLINK_RDMA).
 func Listed() bool {
@@ -48,6 +61,9 @@ func (r *Root) devices() error {
 		pci := pciPath(i)
 		ib, verbs := pci+"/infiniband/"+d.Name, pci+"/infiniband_verbs/"+uverbs
 		files[pci+"/modalias"] = d.modalias + "\n"
+		for name, id := range d.ids() {
+			files[pci+"/"+name] = id + "\n"
+		}
 		files[ib+"/node_type"] = d.nodeType + "\n"
 		files[ib+"/node_guid"] = "0cc4:7a03:0011:2233\n"
 		files[ib+"/fw_ver"] = "16.35.2000\n"
