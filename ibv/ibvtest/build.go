@@ -102,7 +102,7 @@ func isVerbs(name string) bool {
 	switch name {
 	case "uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c":
 		return true
-	case "uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c":
+	case "uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c", "uverbs/uverbs_sysfs.c":
 		return false
 	}
 	return isModel(name) || strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "uverbs/uverbs_")
@@ -129,7 +129,11 @@ func isKernel(name string) bool {
 
 // isServer reports whether a file belongs to uverbsd, which serves the kernel to other processes.
 func isServer(name string) bool {
-	return name == "uverbs/uverbsd.c" || isKernel(name) && name != "uverbs/uverbs_preload.c"
+	switch name {
+	case "uverbs/uverbs_preload.c", "uverbs/uverbs_sysfs.c":
+		return false
+	}
+	return name == "uverbs/uverbsd.c" || isKernel(name)
 }
 
 // Build compiles the libraries into dir, which it makes if needed, and returns their paths. It does nothing if dir
@@ -167,7 +171,7 @@ func Build(dir string, extra ...string) (Libs, error) {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}
 	defer os.RemoveAll(work)
-	if err := build(cc, work, libs, extra); err != nil {
+	if err := build(cc, work, libraries(libs), extra); err != nil {
 		return Libs{}, fmt.Errorf("building the software libibverbs in %s: %w", dir, err)
 	}
 
@@ -176,6 +180,45 @@ func Build(dir string, extra ...string) (Libs, error) {
 		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
 	}
 	return libs, nil
+}
+
+// BuildKernel compiles the uverbs kernel alone, unless a directory below cache has it, and returns the path of the
+// file, as [Libs.Kernel]. Each version of the sources has a directory of its own, so that a process never loads another
+// version than it asked for. The owner and the errors are those of Build.
+func BuildKernel(cache string) (string, error) {
+	path, err := buildKernel(cache)
+	if err != nil {
+		return "", fmt.Errorf("building the uverbs kernel in %s: %w", cache, err)
+	}
+	return path, nil
+}
+
+func buildKernel(cache string) (string, error) {
+	cc, err := compiler()
+	if err != nil {
+		return "", err
+	}
+	from, err := identity(cc, nil)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, from[:16])
+	libs := LibsIn(dir)
+	if _, err := os.Stat(libs.Kernel); err == nil {
+		return libs.Kernel, nil
+	}
+
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(dir, ".build-") // of the same file system, for rename
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	all := libraries(libs)
+	kernel := slices.IndexFunc(all, func(l library) bool { return l.output == libs.Kernel })
+	return libs.Kernel, build(cc, work, all[kernel:kernel+1], nil)
 }
 
 // compiler returns the path of the C compiler.
@@ -225,13 +268,13 @@ func current(libs Libs, dir, from string) bool {
 	return true
 }
 
-// build builds every file in the directory work, and puts each in its place by rename.
-func build(cc, work string, libs Libs, extra []string) error {
+// build builds the files in the directory work, and puts each in its place by rename.
+func build(cc, work string, list []library, extra []string) error {
 	names, err := unpack(work)
 	if err != nil {
 		return err
 	}
-	for _, l := range libraries(libs) {
+	for _, l := range list {
 		output := filepath.Join(work, "library")
 		if err := l.compile(cc, work, output, names, extra); err != nil {
 			return err

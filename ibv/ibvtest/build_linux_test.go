@@ -46,6 +46,30 @@ func TestBuildIsCached(t *testing.T) {
 	}
 }
 
+func TestKernelAloneIsBuiltOnceForItsSources(t *testing.T) {
+	need.Tool(t, "gcc")
+	cache := t.TempDir()
+	path, err := ibvtest.BuildKernel(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Hour).Truncate(time.Second)
+	if err := os.Chtimes(path, past, past); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ibvtest.BuildKernel(cache)
+	if err != nil || again != path {
+		t.Fatalf("built at %s and then at %s, %v", path, again, err)
+	}
+	if info, err := os.Stat(path); err != nil || !info.ModTime().Equal(past) {
+		t.Errorf("%s was built again (%v)", path, err)
+	}
+	files, err := filepath.Glob(filepath.Join(cache, "*", "*"))
+	if err != nil || len(files) != 1 || files[0] != path {
+		t.Errorf("the cache has %q, %v; want %s alone", files, err, path)
+	}
+}
+
 // There may be no compiler, or the compiler may refuse the sources.
 func TestFailedBuildNamesTheReason(t *testing.T) {
 	t.Run("no compiler", func(t *testing.T) {

@@ -341,6 +341,7 @@ struct uv_device {
 	uint8_t mac[6];
 	unsigned generation;    /* rises when the device is lost */
 	bool removed, port_down; /* removed: it cannot be opened */
+	bool unlisted;          /* it was removed: sysfs does not name it */
 	bool unplugged;         /* a read found that the netdev is gone */
 	struct nic *nic;        /* by uv_device_nic */
 	void *priv;             /* of the driver, for all files */
@@ -407,8 +408,8 @@ void uv_unlock(void);
 
 /* uv_device_path: the N of /dev/infiniband/uverbsN, or -1. */
 long uv_device_path(const char *path);
-/* uv_device_stat makes a stat of the file's memfd the stat of its character device. */
-void uv_device_stat(const struct uv_file *file, struct stat *s);
+/* uv_device_stat makes a stat of a file's memfd, or of nothing, the stat of the character device uverbsN. */
+void uv_device_stat(unsigned number, struct stat *s);
 /* uv_fstat is fstat of a process's descriptor: 0, or -1 with errno. */
 int uv_fstat(pid_t pid, int fd, struct stat *s);
 

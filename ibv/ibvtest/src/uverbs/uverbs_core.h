@@ -39,6 +39,13 @@ int uv_qp_destroy(struct uv_object *object, struct uv_call *call);
 /* uv_device_obey changes the device as a word of the control FIFO says (../verbs_control.c). false: no such word. */
 bool uv_device_obey(struct uv_device *device, const char *word);
 
+/* uv_devices_read returns the devices by the environment and the thread's network namespace, as they are now. */
+struct uv_device *uv_devices_read(void);
+
+/* uverbs_sysfs.c: sysfs shows these devices, those that were removed excepted; or it has no class of RDMA devices. */
+void uv_sysfs_show(const struct uv_device *devices);
+void uv_sysfs_hide(void);
+
 /* Before an object is destroyed: drops its events that the caller has not read and takes them off the numbers of
  * reported events, as ib_uverbs_release_ucq and ib_uverbs_release_uevent do. */
 void uv_cq_release_events(struct uv_cq *cq);

@@ -136,6 +136,15 @@ static void configure(void)
 	verbs_environ_free(&e);
 }
 
+struct uv_device *uv_devices_read(void)
+{
+	configure();
+	for (struct uv_device *d = kernel.devices; d; d = d->next)
+		if (!d->files)
+			read_mac(d);
+	return kernel.devices;
+}
+
 int uv_device_nic(struct uv_device *device, struct nic **nic)
 {
 	int err = device->nic ? 0 : nic_open(device->netdev, &device->nic);
@@ -162,10 +171,10 @@ long uv_device_path(const char *path)
 	return *end ? -1 : number;
 }
 
-void uv_device_stat(const struct uv_file *file, struct stat *s)
+void uv_device_stat(unsigned number, struct stat *s)
 {
 	s->st_mode = S_IFCHR | 0666;
-	s->st_rdev = makedev(IB_UVERBS_MAJOR, 192 + file->device->number);
+	s->st_rdev = makedev(IB_UVERBS_MAJOR, 192 + number);
 }
 
 int uv_open(unsigned number, int (*install_fd)(int), struct uv_file **file)

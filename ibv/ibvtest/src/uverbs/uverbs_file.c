@@ -45,11 +45,12 @@ bool uv_device_obey(struct uv_device *d, const char *word)
 	bool down = !strcmp(word, "port_down"), silent = !strcmp(word, "silent");
 	if (silent || !strcmp(word, "fatal") || !strcmp(word, "remove")) {
 		d->removed = true;
+		d->unlisted = !strcmp(word, "remove");
 		d->generation++;
 		for (struct uv_file *f = silent ? NULL : d->files; f; f = f->next)
 			uv_async_event(f, IB_EVENT_DEVICE_FATAL, 0);
 	} else if (!strcmp(word, "return")) {
-		d->removed = false;
+		d->removed = d->unlisted = false;
 	} else if (down || !strcmp(word, "port_up")) {
 		d->port_down = down;
 		for (struct uv_file *f = d->files; f; f = f->next)

@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../verbs_soft.h"
 #include "uverbs_core.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -73,16 +75,43 @@ static int stat_of(int fd, struct stat *s)
 	int err = uv_fstat(getpid(), fd, s);
 	struct uv_file *file = file_of(fd);
 	if (!err && file)
-		uv_device_stat(file, s);
+		uv_device_stat(file->device->number, s);
 	return err;
 }
 
 PUBLIC int fstat(int fd, struct stat *s) { return stat_of(fd, s); }
 PUBLIC int fstat64(int fd, struct stat64 *s) { return stat_of(fd, (struct stat *)s); }
 
+/* libibverbs lists no device without its file. */
+static int stat_path(const char *path, struct stat *s)
+{
+	long number = path ? uv_device_path(path) : -1;
+	if (number < 0)
+		return syscall(SYS_newfstatat, AT_FDCWD, path, s, 0);
+	memset(s, 0, sizeof(*s));
+	uv_device_stat(number, s);
+	return 0;
+}
+
+PUBLIC int stat(const char *path, struct stat *s) { return stat_path(path, s); }
+PUBLIC int stat64(const char *path, struct stat64 *s) { return stat_path(path, (struct stat *)s); }
+
+/* libibverbs opens this socket first whenever it lists the devices. */
+static void list_devices(void)
+{
+	uv_lock();
+	struct uv_device *devices = uv_devices_read();
+	if (verbs_call(NULL, "DEVICE_LIST"))
+		uv_sysfs_hide();
+	else
+		uv_sysfs_show(devices);
+	uv_unlock();
+}
+
 PUBLIC int socket(int domain, int type, int protocol)
 {
 	if (domain == AF_NETLINK && protocol == 20 /* NETLINK_RDMA */) {
+		list_devices();
 		errno = EPROTONOSUPPORT;
 		return -1;
 	}

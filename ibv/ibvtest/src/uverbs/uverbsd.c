@@ -185,7 +185,7 @@ static int serve_fstat(uint64_t path, uint64_t to)
 		return CONTINUE;
 	if (uv_fstat(current->pid, current->data.args[0], &s) || !(file = file_of(&s)))
 		return CONTINUE;
-	uv_device_stat(file, &s);
+	uv_device_stat(file->device->number, &s);
 	return uv_copy_to_user(&caller->task, to, &s, sizeof(s));
 }
 
