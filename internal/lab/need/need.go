@@ -119,6 +119,13 @@ func TCX(t testing.TB) {
 	check(t, "tcx", haveTCX())
 }
 
+// RDMACore needs the libraries of rdma-core, as the loader finds them: libibverbs with the providers of mlx5 and EFA. It
+// is the need "rdma-core".
+func RDMACore(t testing.TB) {
+	t.Helper()
+	check(t, "rdma-core", haveRDMACore())
+}
+
 // IPsec needs a kernel that lists IPsec policies (xfrm_user). It is the need "ipsec".
 func IPsec(t testing.TB) {
 	t.Helper()

@@ -1,7 +1,9 @@
 package need
 
 import (
+	"bytes"
 	"fmt"
+	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -105,6 +107,19 @@ var haveTCX = sync.OnceValue(func() error {
 		}
 		return l.Close()
 	})
+})
+
+var haveRDMACore = sync.OnceValue(func() error {
+	list, err := exec.Command("/sbin/ldconfig", "-p").Output()
+	if err != nil {
+		return fmt.Errorf("listing the shared libraries: %w", err)
+	}
+	for _, name := range []string{"libibverbs.so.1", "libmlx5.so.1", "libefa.so.1"} {
+		if !bytes.Contains(list, []byte("\t"+name+" ")) {
+			return fmt.Errorf("%s is not installed: install libibverbs1 and ibverbs-providers (Debian), or libibverbs (Fedora)", name)
+		}
+	}
+	return nil
 })
 
 var haveIPsec = sync.OnceValue(func() error {

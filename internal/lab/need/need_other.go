@@ -14,4 +14,5 @@ func haveBPF() error         { return errNotLinux }
 func haveNetns() error       { return errNotLinux }
 func haveTCX() error         { return errNotLinux }
 func haveIPsec() error       { return errNotLinux }
+func haveRDMACore() error    { return errNotLinux }
 func bpffs() (string, error) { return "", errNotLinux }

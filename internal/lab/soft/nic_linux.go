@@ -20,23 +20,29 @@ type NIC struct {
 	Env    ibvtest.Env
 }
 
+// Stack is what serves the devices: *Kernel or *Libraries.
+type Stack interface {
+	// libraries returns those to configure, and how the names of devices begin.
+	libraries(t testing.TB) (rdma dataplane.RDMAConfig, prefix string)
+}
+
 // NewNIC makes the wire. A library that is loaded after Env.Set reads the environment.
-func NewNIC(t testing.TB, l *Libraries) *NIC {
+func NewNIC(t testing.TB, s Stack) *NIC {
 	t.Helper()
 	need.Cap(t, "net_admin", "sys_admin", "net_raw")
 	need.Netns(t)
-	libs := l.Get(t)
+	rdma, prefix := s.libraries(t)
 	wire, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { wire.Close() })
-	device := lab.Unique("sw")
+	device := lab.Unique(prefix)
 	return &NIC{
 		Wire: wire, Device: device,
 		Config: dataplane.Config{
 			Interfaces: []dataplane.Interface{{Name: wire.Near.Name, Mode: dataplane.ModeNative}},
-			RDMA:       dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5},
+			RDMA:       rdma,
 			Poll:       dataplane.PollConfig{Period: time.Millisecond},
 		},
 		Env: ibvtest.Env{
@@ -44,6 +50,12 @@ func NewNIC(t testing.TB, l *Libraries) *NIC {
 			Statistics: filepath.Join(t.TempDir(), "statistics"),
 		},
 	}
+}
+
+func (l *Libraries) libraries(t testing.TB) (rdma dataplane.RDMAConfig, prefix string) {
+	t.Helper()
+	libs := l.Get(t)
+	return dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}, "sw"
 }
 
 // Controlled returns the control of the device, which is effective when the device is opened.

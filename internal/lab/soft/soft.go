@@ -1,5 +1,6 @@
-// Package soft gives the tests of a package the software RDMA libraries of
-// ibv/ibvtest, built once per process, or once in the directory FLOWTALLY_SOFT.
+// Package soft gives the tests of a package RDMA devices without a card. Kernel is the uverbs kernel in software below the
+// libraries that the host has installed. Libraries are the software RDMA libraries of ibv/ibvtest, for what the host's
+// cannot do. Both are built once, in the directory FLOWTALLY_SOFT where that is set.
 package soft
 
 import (
