@@ -15,21 +15,21 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
-	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/shm"
 )
 
 func TestMain(m *testing.M) {
+	kernel.Preload()
 	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
-	software.Close()
+	kernel.Close()
 	os.Exit(code)
 }
 
-var software soft.Libraries
+var kernel soft.Kernel
 
-// connected is two queue pairs of a software device, a and b, connected to each other. Both count sends.
+// connected is two queue pairs of a device, a and b, connected to each other. Both count sends.
 type connected struct {
 	*Set
 	writer  *shm.Writer
@@ -39,25 +39,15 @@ type connected struct {
 
 func newConnected(t *testing.T) *connected {
 	t.Helper()
-	need.Cap(t, "net_admin", "sys_admin", "net_raw")
-	need.Netns(t)
-	libs := software.Get(t)
-	wire, err := lab.NewWire(lab.WireOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { wire.Close() })
-	c := &connected{device: lab.Unique("sw")}
-	if c.control, err = ibvtest.NewControl(filepath.Join(t.TempDir(), "control")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.control.Close() })
-	(&ibvtest.Env{Devices: []ibvtest.Device{{Name: c.device, Netdev: wire.Near.Name}}, Control: c.control.Path()}).Set(t.Setenv)
+	nic := soft.NewNIC(t, &kernel)
+	c := &connected{device: nic.Device, control: nic.Controlled(t)}
+	nic.Env.Set(t.Setenv)
+	var err error
 	if c.writer, err = shm.Create(shm.Options{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 64}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.writer.Discard() })
-	cfg := dataplane.Config{RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}}
+	cfg := dataplane.Config{RDMA: nic.Config.RDMA}
 	for _, name := range []string{"a", "b"} {
 		cfg.QueuePairs = append(cfg.QueuePairs, dataplane.QueuePair{
 			Name: name, Device: c.device, SendDepth: 32, Receives: 64,
@@ -74,7 +64,7 @@ func newConnected(t *testing.T) *connected {
 		},
 		Refuse: func(string) error { return nil }, Closed: func() bool { return false },
 	})
-	if err := wire.Near.NS.Do(c.Start); err != nil {
+	if err := nic.Wire.Near.NS.Do(c.Start); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

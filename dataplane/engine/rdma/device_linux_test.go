@@ -20,13 +20,12 @@ func TestTheSoftwareDeviceCountsAgainAfterItsReturn(t *testing.T) {
 	for _, c := range []struct {
 		how     string
 		away    func(*ibvtest.Control, string) error
-		sought  string // the verb that searches for it in vain
 		without []string
 	}{
-		{"removed", (*ibvtest.Control).Remove, "ibv_get_device_list", nil},
-		{"removed without devx", (*ibvtest.Control).Remove, "ibv_get_device_list", []string{"devx"}},
-		{"failed", (*ibvtest.Control).Fatal, "ibv_open_device", nil},
-		{"failed without devx", (*ibvtest.Control).Fatal, "ibv_open_device", []string{"devx"}},
+		{"removed", (*ibvtest.Control).Remove, nil},
+		{"removed without devx", (*ibvtest.Control).Remove, []string{"devx"}},
+		{"failed", (*ibvtest.Control).Fatal, nil},
+		{"failed without devx", (*ibvtest.Control).Fatal, []string{"devx"}},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			s := newSoftware(t)
@@ -72,8 +71,8 @@ func TestTheSoftwareDeviceCountsAgainAfterItsReturn(t *testing.T) {
 			if _, err := b.Install(t.Context(), []backend.Placed{f}); !errors.Is(err, backend.ErrDeviceLost) {
 				t.Errorf("installing on a device that is gone: %v", err)
 			}
-			before := s.Calls(t, c.sought)
-			lab.Eventually(t, c.sought+" in vain", func() bool { return s.Calls(t, c.sought) > before })
+			before := s.Calls(t, "DEVICE_LIST")
+			lab.Eventually(t, "a search in vain", func() bool { return s.Calls(t, "DEVICE_LIST") > before })
 			if err := control.Return(s.Device); err != nil {
 				t.Fatal(err)
 			}
@@ -86,50 +85,77 @@ func TestTheSoftwareDeviceCountsAgainAfterItsReturn(t *testing.T) {
 	}
 }
 
-// The library refuses one verb in each case. The error must name it, and Close must find no object that was left behind.
+// The kernel refuses one call in each case. The error must name the verb, and Close must find no object that was left behind.
 func TestARefusedVerbIsNamedAndLeavesNoObject(t *testing.T) {
+	withoutDevX := []string{"devx"}
 	for _, c := range []struct {
-		verb    string
-		without []string
+		verb, call string
+		without    []string
 	}{
-		{verb: "ibv_get_device_list"},
-		{verb: "ibv_open_device"},
-		{verb: "ibv_alloc_pd", without: []string{"devx"}},
-		{verb: "ibv_create_cq", without: []string{"devx"}},
-		{verb: "ibv_create_qp", without: []string{"devx"}},
-		{verb: "ibv_modify_qp", without: []string{"devx"}},
-		{verb: "ibv_create_counters", without: []string{"devx"}},
-		{verb: "ibv_attach_counters_point_flow", without: []string{"devx"}},
-		{verb: "ibv_create_flow", without: []string{"devx"}},
-		{verb: "ibv_read_counters", without: []string{"devx"}},
+		{verb: "ibv_open_device", call: "GET_CONTEXT"},
+		{verb: "ibv_alloc_pd", call: "ALLOC_PD", without: withoutDevX},
+		{verb: "ibv_create_cq", call: "CQ_CREATE", without: withoutDevX},
+		{verb: "ibv_create_qp", call: "QP_CREATE", without: withoutDevX},
+		{verb: "ibv_modify_qp", call: "MODIFY_QP", without: withoutDevX},
+		{verb: "ibv_create_counters", call: "COUNTERS_CREATE", without: withoutDevX},
+		{verb: "ibv_create_flow", call: "EX_CREATE_FLOW", without: withoutDevX},
+		{verb: "ibv_read_counters", call: "COUNTERS_READ", without: withoutDevX},
 	} {
 		t.Run(c.verb, func(t *testing.T) {
 			s := newSoftware(t)
 			s.Env.Without = c.without
-			s.Env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "EIO"}}
-			s.Env.Set(t.Setenv)
-			var b *Backend
-			err := s.Wire.Near.NS.Do(func() (err error) {
-				b, err = New(t.Context(), s.options())
-				return err
-			})
-			if err == nil {
-				_, err = b.Install(t.Context(), []backend.Placed{{Flow: soft.Streams(t)[0].Flow}})
-				if err := b.Close(false); err != nil {
-					t.Errorf("closing: %v", err)
-				}
-			}
-			if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), c.verb) || errors.Is(err, backend.ErrNoDevice) {
-				t.Errorf("error %v, want %s's EIO", err, c.verb)
-			}
+			s.Env.Fail = []ibvtest.Fault{{Verb: c.call, Errno: "EIO"}}
+			s.refuses(t, c.verb)
 		})
+	}
+}
+
+// The host's libibverbs asks no kernel to attach a counter, and lists the devices of any kernel that has a list. Other
+// libraries may fail.
+func TestAVerbThatTheLibraryRefusesIsNamedAndLeavesNoObject(t *testing.T) {
+	for _, verb := range []string{"ibv_get_device_list", "ibv_attach_counters_point_flow"} {
+		t.Run(verb, func(t *testing.T) {
+			s := &softwareNIC{soft.NewNIC(t, &libraries)}
+			s.Env.Without = []string{"devx"}
+			s.Env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO"}}
+			s.refuses(t, verb)
+		})
+	}
+}
+
+func TestAKernelThatListsNoDeviceHasNone(t *testing.T) {
+	s := newSoftware(t)
+	s.Env.Fail = []ibvtest.Fault{{Verb: "DEVICE_LIST", Errno: "EIO"}}
+	b := s.open(t)
+	if _, err := b.Install(t.Context(), []backend.Placed{{Flow: soft.Streams(t)[0].Flow}}); !errors.Is(err, backend.ErrNoDevice) {
+		t.Errorf("error %v, want that there is no device", err)
+	}
+}
+
+// refuses opens a device and installs a flow, which must fail with the verb's EIO.
+func (s *softwareNIC) refuses(t *testing.T, verb string) {
+	t.Helper()
+	s.Env.Set(t.Setenv)
+	var b *Backend
+	err := s.Wire.Near.NS.Do(func() (err error) {
+		b, err = New(t.Context(), s.options())
+		return err
+	})
+	if err == nil {
+		_, err = b.Install(t.Context(), []backend.Placed{{Flow: soft.Streams(t)[0].Flow}})
+		if err := b.Close(false); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	}
+	if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), verb) || errors.Is(err, backend.ErrNoDevice) {
+		t.Errorf("error %v, want %s's EIO", err, verb)
 	}
 }
 
 // The device has DevX, but refuses one of its commands. It is not lost: verbs count on it.
 func TestADeviceWhoseDevXFailsCountsByVerbs(t *testing.T) {
 	s := newSoftware(t)
-	s.Env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
+	s.Env.Fail = []ibvtest.Fault{{Verb: "FLOW_MATCHER_CREATE", Errno: "EOPNOTSUPP"}}
 	in := mustInstall(t, s.open(t), backend.Placed{Flow: soft.Streams(t)[0].Flow})
 	if got := in[0].Source.Modes(); got != "dont-trap" {
 		t.Errorf("counted in mode %q", got)
@@ -178,7 +204,7 @@ func TestDevicesThatCannotCountSayWhy(t *testing.T) {
 func TestTheSoftwareDeviceCountsAgainOnceAStuckRuleIsOut(t *testing.T) {
 	s := newSoftware(t)
 	// The first call belongs to the trial when the device is opened. The next two fail: one for each of two flows.
-	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}
+	s.Env.Fail = []ibvtest.Fault{{Verb: "FLOW_DESTROY", Errno: "EBUSY", From: 2, To: 3}}
 	b := s.open(t)
 	streams := soft.Streams(t)[:1]
 	top := backend.Placed{Flow: streams[0].Flow}

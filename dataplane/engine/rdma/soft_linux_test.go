@@ -15,20 +15,25 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	kernel.Preload()
 	_ = lab.Isolate(lab.ForTests) // without the privilege to do so, run in the present namespaces
 	code := m.Run()
+	kernel.Close()
 	libraries.Close()
 	os.Exit(code)
 }
 
+var kernel soft.Kernel
+
+// libraries are for what the host's libraries do without the kernel.
 var libraries soft.Libraries
 
-// softwareNIC is a software device with a wire.
+// softwareNIC is a device of the uverbs kernel in software, below the host's libraries, with a wire.
 type softwareNIC struct{ *soft.NIC }
 
 func newSoftware(t *testing.T) *softwareNIC {
 	t.Helper()
-	return &softwareNIC{soft.NewNIC(t, &libraries)}
+	return &softwareNIC{soft.NewNIC(t, &kernel)}
 }
 
 // options returns the backend's part of the configuration.
