@@ -21,7 +21,8 @@ static bool complete(struct rdma_qp *q, bool receive, const struct rdma_cqe *e)
 
 static void event(struct rdma_qp *q, uint32_t type)
 {
-	uv_qp_event(&of(q)->ibqp, type);
+	if (!of(q)->devx)
+		uv_qp_event(&of(q)->ibqp, type);
 }
 
 /* Of the port, as query_port says. */

@@ -32,6 +32,9 @@ struct mlx5_ib_cq {
 	uint32_t cqe_size;
 	uint8_t mini; /* the format of mini-CQEs; 0: entries are not compressed */
 	bool overrun;
+	bool collapsed;      /* each entry goes to the first slot */
+	bool ignore_overrun; /* nobody moves the consumer index */
+	bool devx;           /* no object of the verbs: it has no events */
 	uint32_t pi, ci; /* producer index, with the entries of block; consumer index as last read */
 	uint32_t events; /* completion events sent: mlx5 numbers the requests for an event */
 	uint32_t solicited; /* producer index behind the last entry for which a reader of solicited ones waits */
@@ -47,6 +50,7 @@ struct mlx5_ib_qp {
 	uint32_t sq_count;   /* blocks of 64 bytes */
 	uint32_t rq_count, rq_shift;
 	uint16_t sq_ci, rq_ci; /* the next block, and the next receive, to fetch */
+	bool devx;             /* no object of the verbs: it has no events */
 };
 
 /* mlx5_hw_cq.c */

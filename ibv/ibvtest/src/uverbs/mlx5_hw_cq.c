@@ -20,6 +20,7 @@ enum {
 	COMPRESSED = 3 << 2,
 	BYTE_CNT = 0x2c,
 	MINIS = 8,
+	LAST_WORD = RDMA_CQE_BYTES - sizeof(uint32_t),
 };
 
 static struct rdma_link cqs = {&cqs, &cqs};
@@ -55,15 +56,17 @@ void mlx5_hw_cq_stop(struct mlx5_ib_cq *c)
 
 static uint64_t slot(const struct mlx5_ib_cq *c, uint32_t i)
 {
-	return c->buf + (uint64_t)(i & ((1U << c->log) - 1)) * c->cqe_size + c->cqe_size - RDMA_CQE_BYTES;
+	uint64_t n = c->collapsed ? 0 : i & ((1U << c->log) - 1);
+	return c->buf + n * c->cqe_size + c->cqe_size - RDMA_CQE_BYTES;
 }
 
-/* The byte with the owner bit comes last: a reader that sees it sees the rest. */
+/* The word with the owner bit comes last: a reader that sees it sees the rest. The word has the counter, too, so that an
+ * entry that overwrites another one never shows the counter of one beside the opcode of the other. */
 static void put(const struct mlx5_ib_cq *c, uint32_t i, const uint8_t e[RDMA_CQE_BYTES])
 {
 	const struct uv_task *task = c->ibcq.object.task;
-	if (!uv_copy_to_user(task, slot(c, i), e, RDMA_CQE_OP_OWN))
-		(void)uv_copy_to_user(task, slot(c, i) + RDMA_CQE_OP_OWN, e + RDMA_CQE_OP_OWN, 1);
+	if (!uv_copy_to_user(task, slot(c, i), e, LAST_WORD))
+		(void)uv_copy_to_user(task, slot(c, i) + LAST_WORD, e + LAST_WORD, sizeof(uint32_t));
 }
 
 static uint8_t owner(const struct mlx5_ib_cq *c, uint32_t i)
@@ -139,11 +142,12 @@ bool mlx5_hw_cq_push(struct mlx5_ib_cq *c, const struct rdma_cqe *e)
 {
 	if (c->overrun)
 		return true;
-	if (((c->pi - c->ci) & 0xffffff) >= 1U << c->log)
+	if (!c->ignore_overrun && ((c->pi - c->ci) & 0xffffff) >= 1U << c->log)
 		c->ci = get_word(c, SET_CI);
-	if (((c->pi - c->ci) & 0xffffff) >= 1U << c->log) {
+	if (!c->ignore_overrun && ((c->pi - c->ci) & 0xffffff) >= 1U << c->log) {
 		c->overrun = true;
-		uv_cq_event(&c->ibcq, IB_EVENT_CQ_ERR);
+		if (!c->devx)
+			uv_cq_event(&c->ibcq, IB_EVENT_CQ_ERR);
 		return false;
 	}
 	if (c->blocked && !(compressible(e) && continues(c, e)))

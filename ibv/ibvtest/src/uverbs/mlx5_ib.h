@@ -28,6 +28,8 @@ static inline struct mlx5_ib_ucontext *to_mucontext(const struct uv_file *file)
 uint32_t mlx5_ib_number(void);
 
 extern const struct uv_method mlx5_ib_uar_methods[];
+/* mlx5_ib_has_uar: has the file allocated the page? */
+bool mlx5_ib_has_uar(const struct uv_file *file, uint32_t page);
 
 /* mlx5_ib_cq.c and mlx5_ib_qp.c: operations of struct uv_device_ops. */
 int mlx5_ib_create_cq(struct uv_cq *cq, struct uv_call *call);

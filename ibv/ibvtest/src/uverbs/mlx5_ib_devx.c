@@ -81,9 +81,10 @@ static int other(struct uv_call *call)
 
 static int destroy_obj(struct uv_object *o, struct uv_call *call)
 {
+	struct mlx5_devx_obj *obj = (struct mlx5_devx_obj *)o;
 	(void)call;
-	free(((struct mlx5_devx_obj *)o)->counters);
-	return 0;
+	free(obj->counters);
+	return obj->queue ? mlx5_ib_devx_queues.destroy(obj) : 0;
 }
 
 static int create_obj(struct uv_call *call)
@@ -94,12 +95,17 @@ static int create_obj(struct uv_call *call)
 	int err = get_command(call, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, uv_attr_get(call, out)->len, &c);
 	if (err)
 		return err;
-	err = c.opcode == MLX5_CMD_ALLOC_FLOW_COUNTER ? uv_gate(call->device, "ALLOC_FLOW_COUNTER") : EINVAL;
-	if (!err)
-		err = mlx5_alloc_flow_counter(c.in, c.inlen, c.out, c.outlen, &obj->counters);
+	if (c.opcode == MLX5_CMD_ALLOC_FLOW_COUNTER) {
+		err = uv_gate(call->device, "ALLOC_FLOW_COUNTER");
+		if (!err)
+			err = mlx5_alloc_flow_counter(c.in, c.inlen, c.out, c.outlen, &obj->counters);
+	} else {
+		bool served = &mlx5_ib_devx_queues && mlx5_ib_devx_queues.creates(c.opcode);
+		err = served ? mlx5_ib_devx_queues.create(call, obj, c.in, c.inlen, c.out, c.outlen) : EINVAL;
+	}
 	err = put_command(call, out, &c, err);
 	if (err)
-		free(obj->counters);
+		(void)destroy_obj(&obj->object, NULL);
 	else
 		obj->object.destroy = destroy_obj;
 	return err;
@@ -108,7 +114,7 @@ static int create_obj(struct uv_call *call)
 /* devx_is_valid_obj_id: the command must be about the object. */
 static int check_query(const struct mlx5_devx_obj *obj, const struct command *c)
 {
-	if (c->opcode != MLX5_CMD_QUERY_FLOW_COUNTER || c->inlen < 32)
+	if (!obj->counters || c->opcode != MLX5_CMD_QUERY_FLOW_COUNTER || c->inlen < 32)
 		return EINVAL;
 	uint32_t id = mlx5_get(c->in, 0xe0, 32);
 	return id < obj->counters->id || id >= obj->counters->id + obj->counters->n ? EINVAL : 0;
@@ -128,8 +134,8 @@ static int query_obj(struct uv_call *call)
 	int err = get_command(call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, uv_attr_get(call, out)->len, &c);
 	if (err)
 		return err;
-	err = check_query(obj, &c);
-	if (!err)
+	err = obj->queue ? mlx5_ib_devx_queues.query(obj, c.in, c.inlen, c.out, c.outlen) : check_query(obj, &c);
+	if (!err && !obj->queue)
 		err = query(call, obj, &c);
 	return put_command(call, out, &c, err);
 }

@@ -48,9 +48,21 @@ void mlx5_ib_counters_unuse(struct uv_counters *counters);
 
 /* mlx5_ib_devx.c */
 struct mlx5_devx_obj {
-	struct uv_object object; /* uses: flows that count in it */
+	struct uv_object object; /* uses: flows that count in it, or queue pairs of a completion queue */
 	struct mlx5_counters *counters;
+	struct mlx5_devx_queue *queue; /* a completion queue or a queue pair, else NULL */
 };
+
+/* mlx5_ib_devx_queues.c, which the software libibverbs does not have. A function takes a command and fills all of its output:
+ * 0, an errno of the kernel, or EREMOTEIO and the status of firmware. */
+struct mlx5_devx_queues {
+	bool (*creates)(uint16_t opcode);
+	int (*create)(struct uv_call *call, struct mlx5_devx_obj *obj, uint8_t *in, size_t inlen, uint8_t *out, size_t outlen);
+	int (*destroy)(struct mlx5_devx_obj *obj);
+	int (*query)(struct mlx5_devx_obj *obj, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen);
+};
+extern const struct mlx5_devx_queues mlx5_ib_devx_queues __attribute__((weak));
+extern const struct uv_method mlx5_ib_devx_queue_methods[];
 
 /* mlx5_ib_has_devx: EINVAL for a context that was not opened for DevX. */
 int mlx5_ib_has_devx(const struct uv_call *call);

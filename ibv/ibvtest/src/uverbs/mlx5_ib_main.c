@@ -170,6 +170,7 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.read_counters = mlx5_ib_read_counters,
 };
 
-static const struct uv_method *const methods[] = {mlx5_ib_uar_methods, mlx5_ib_flow_methods, mlx5_ib_devx_methods, NULL};
+static const struct uv_method *const methods[] = {mlx5_ib_uar_methods, mlx5_ib_flow_methods, mlx5_ib_devx_methods,
+						 mlx5_ib_devx_queue_methods, NULL};
 
 const struct uv_driver mlx5_ib_driver = {"mlx5", &mlx5_ib_ops, methods};

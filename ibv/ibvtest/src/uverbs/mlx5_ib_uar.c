@@ -9,7 +9,16 @@
 struct mlx5_uar {
 	struct uv_object object;
 	uint64_t key;
+	uint32_t page;
 };
+
+bool mlx5_ib_has_uar(const struct uv_file *file, uint32_t page)
+{
+	for (const struct uv_object *o = file->objects; o; o = o->next)
+		if (o->type == MLX5_IB_OBJECT_UAR && ((const struct mlx5_uar *)o)->page == page)
+			return true;
+	return false;
+}
 
 static int destroy(struct uv_object *o, struct uv_call *call)
 {
@@ -30,6 +39,7 @@ static int alloc(struct uv_call *call)
 	if (err || (err = uv_mmap_insert(u->object.file, length, &u->key, &at)))
 		return err;
 	u->object.destroy = destroy;
+	u->page = page;
 	err = uv_copy_to(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &u->key, sizeof(u->key));
 	if (!err)
 		err = uv_copy_to(call, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length, sizeof(length));
