@@ -30,6 +30,18 @@ type mlx5 interface {
 
 	createCQ(ctx handle, o MLX5CQOptions) (cq handle, cqe int, errno syscall.Errno)
 	cqRing(cq handle) (MLX5CQ, syscall.Errno)
+
+	modifyObject(obj handle, in, out []byte) syscall.Errno
+	regUMEM(ctx handle, mem []byte, access AccessFlags) (umem handle, id uint32, errno syscall.Errno)
+	deregUMEM(umem handle) syscall.Errno
+	allocUAR(ctx handle) (uar, register handle, page uint32, errno syscall.Errno)
+	freeUAR(uar handle)
+	queryEQN(ctx handle, vector int) (eqn uint32, errno syscall.Errno)
+	pdNumber(pd handle) (uint32, syscall.Errno)
+	nextHop(ah handle) (mac [6]byte, errno syscall.Errno) // zeros where the port is not Ethernet
+	// doorbell tells the device that the requests before index were written. Without a register it only writes
+	// the record. wqe is the last request.
+	doorbell(record []byte, index uint16, register handle, wqe []byte)
 }
 
 // DevX is an mlx5 device opened for firmware commands. These offer more than verbs: one command reads a

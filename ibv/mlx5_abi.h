@@ -92,6 +92,47 @@ struct mlx5dv_cq_init_attr {
 };
 
 #define MLX5DV_OBJ_CQ 2
+#define MLX5DV_OBJ_AH 32
+#define MLX5DV_OBJ_PD 64
+
+/* Memory of the caller in which firmware puts queues. */
+struct mlx5dv_devx_umem {
+	uint32_t umem_id;
+};
+
+/* A page with a doorbell register. */
+struct mlx5dv_devx_uar {
+	void *reg_addr;
+	void *base_addr;
+	uint32_t page_id;
+	long mmap_off;
+	uint64_t comp_mask;
+};
+
+struct mlx5dv_pd {
+	uint32_t pdn;
+	uint64_t comp_mask;
+};
+
+/* The path of an address handle, as a datagram's request has it. */
+struct mlx5_wqe_av {
+	uint64_t key;
+	uint32_t dqp_dct;
+	uint8_t stat_rate_sl;
+	uint8_t fl_mlid;
+	uint16_t rlid;
+	uint8_t reserved0[4];
+	uint8_t rmac[6];
+	uint8_t tclass;
+	uint8_t hop_limit;
+	uint32_t grh_gid_fl;
+	uint8_t rgid[16];
+};
+
+struct mlx5dv_ah {
+	struct mlx5_wqe_av *av;
+	uint64_t comp_mask;
+};
 
 /* A ring of completion queue entries, and the doorbell record, where the consumer writes the
  * number of entries it has taken. */
@@ -116,6 +157,17 @@ struct mlx5dv_obj {
 		struct ibv_cq *in;
 		struct mlx5dv_cq *out;
 	} cq;
+	struct {
+		void *in, *out;
+	} srq, rwq, dm;
+	struct {
+		struct ibv_ah *in;
+		struct mlx5dv_ah *out;
+	} ah;
+	struct {
+		struct ibv_pd *in;
+		struct mlx5dv_pd *out;
+	} pd;
 };
 
 #endif

@@ -5,7 +5,11 @@ package ibv
 // This file calls DevX and mlx5's direct verbs. It needs no unsafe: buffers cross as pointers to their first
 // byte, and objects as integers.
 
-// #include "mlx5_linux.h"
+/*
+#cgo noescape ft_mlx5_doorbell
+#cgo nocallback ft_mlx5_doorbell
+#include "mlx5_linux.h"
+*/
 import "C"
 
 import (
@@ -134,4 +138,51 @@ func (m *cMLX5) cqRing(cq handle) (MLX5CQ, syscall.Errno) {
 	}
 	ring.Buf = cMemory(c.buf, ring.CQECount*ring.CQESize)
 	return ring, 0
+}
+
+func (m *cMLX5) modifyObject(obj handle, in, out []byte) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_obj_modify(m.t, C.uintptr_t(obj), bytePtr(in), C.size_t(len(in)), bytePtr(out), C.size_t(len(out))))
+}
+
+// regUMEM registers memory. The library keeps the pointer after the call, so the memory must not be part of the Go
+// heap: see UMEM.
+func (m *cMLX5) regUMEM(ctx handle, mem []byte, access AccessFlags) (handle, uint32, syscall.Errno) {
+	var h C.uintptr_t
+	var id C.uint32_t
+	errno := C.ft_mlx5_umem_reg(m.t, C.uintptr_t(ctx), bytePtr(mem), C.size_t(len(mem)), C.uint32_t(access), &h, &id)
+	return handle(h), uint32(id), syscall.Errno(errno)
+}
+
+func (m *cMLX5) deregUMEM(umem handle) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_umem_dereg(m.t, C.uintptr_t(umem)))
+}
+
+func (m *cMLX5) allocUAR(ctx handle) (uar, register handle, page uint32, errno syscall.Errno) {
+	var h, reg C.uintptr_t
+	var id C.uint32_t
+	e := C.ft_mlx5_alloc_uar(m.t, C.uintptr_t(ctx), &h, &reg, &id)
+	return handle(h), handle(reg), uint32(id), syscall.Errno(e)
+}
+
+func (m *cMLX5) freeUAR(uar handle) { C.ft_mlx5_free_uar(m.t, C.uintptr_t(uar)) }
+
+func (m *cMLX5) queryEQN(ctx handle, vector int) (uint32, syscall.Errno) {
+	var eqn C.uint32_t
+	errno := C.ft_mlx5_query_eqn(m.t, C.uintptr_t(ctx), C.uint32_t(vector), &eqn)
+	return uint32(eqn), syscall.Errno(errno)
+}
+
+func (m *cMLX5) pdNumber(pd handle) (uint32, syscall.Errno) {
+	var n C.uint32_t
+	errno := C.ft_mlx5_pdn(m.t, C.uintptr_t(pd), &n)
+	return uint32(n), syscall.Errno(errno)
+}
+
+func (m *cMLX5) nextHop(ah handle) (mac [6]byte, errno syscall.Errno) {
+	e := C.ft_mlx5_rmac(m.t, C.uintptr_t(ah), bytePtr(mac[:]))
+	return mac, syscall.Errno(e)
+}
+
+func (m *cMLX5) doorbell(record []byte, index uint16, register handle, wqe []byte) {
+	C.ft_mlx5_doorbell(bytePtr(record), C.uint32_t(index), C.uintptr_t(register), bytePtr(wqe))
 }

@@ -33,6 +33,12 @@ struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 		{"mlx5dv_devx_destroy_cmd_comp", "MLX5_1.9", &m->destroy_cmd_comp, 0},
 		{"mlx5dv_devx_obj_query_async", "MLX5_1.9", &m->obj_query_async, 0},
 		{"mlx5dv_devx_get_async_cmd_comp", "MLX5_1.9", &m->get_async_cmd_comp, 0},
+		{"mlx5dv_devx_obj_modify", "MLX5_1.7", &m->obj_modify, 0},
+		{"mlx5dv_devx_umem_reg", "MLX5_1.7", &m->umem_reg, 0},
+		{"mlx5dv_devx_umem_dereg", "MLX5_1.7", &m->umem_dereg, 0},
+		{"mlx5dv_devx_alloc_uar", "MLX5_1.7", &m->alloc_uar, 0},
+		{"mlx5dv_devx_free_uar", "MLX5_1.7", &m->free_uar, 0},
+		{"mlx5dv_devx_query_eqn", "MLX5_1.7", &m->query_eqn, 0},
 		{"__mlx5dv_create_flow", "MLX5_1.25.1", &m->create_flow_60, 0},
 	};
 	m->lib = ft_dlopen((const char *)path, 1, symbols, sizeof symbols / sizeof *symbols, why, whylen);

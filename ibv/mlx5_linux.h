@@ -29,6 +29,13 @@ struct ft_mlx5 {
 	void (*destroy_cmd_comp)(struct mlx5dv_devx_cmd_comp *);
 	int (*obj_query_async)(struct mlx5dv_devx_obj *, const void *, size_t, size_t, uint64_t, struct mlx5dv_devx_cmd_comp *);
 	int (*get_async_cmd_comp)(struct mlx5dv_devx_cmd_comp *, struct mlx5dv_devx_async_cmd_hdr *, size_t);
+	/* All are present, or the queues of DevX return ENOSYS. */
+	int (*obj_modify)(struct mlx5dv_devx_obj *, const void *, size_t, void *, size_t);
+	struct mlx5dv_devx_umem *(*umem_reg)(struct ibv_context *, void *, size_t, uint32_t);
+	int (*umem_dereg)(struct mlx5dv_devx_umem *);
+	struct mlx5dv_devx_uar *(*alloc_uar)(struct ibv_context *, uint32_t);
+	void (*free_uar)(struct mlx5dv_devx_uar *);
+	int (*query_eqn)(struct ibv_context *, uint32_t, uint32_t *);
 	/* NULL before rdma-core 60, and in 60.0, 60.1, 61.0 and 62.0 */
 	struct ibv_flow *(*create_flow_60)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
 					   struct ft_flow_action_attr_60 *, size_t);
@@ -67,6 +74,21 @@ int ft_mlx5_get_async_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp, uint64_t
 
 /* A completion queue with entries of that size, compressed if format is not 0. */
 int ft_mlx5_create_cq(const struct ft_mlx5 *m, uintptr_t ctx, int cqe, int vector, int size, int format, uintptr_t *cq, int *got);
+
+/* The queues of DevX. ENOSYS: the library is too old. */
+int ft_mlx5_obj_modify(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen);
+int ft_mlx5_umem_reg(const struct ft_mlx5 *m, uintptr_t ctx, uint8_t *mem, size_t len, uint32_t access, uintptr_t *umem, uint32_t *id);
+int ft_mlx5_umem_dereg(const struct ft_mlx5 *m, uintptr_t umem);
+/* reg is the address of the doorbell register. */
+int ft_mlx5_alloc_uar(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *uar, uintptr_t *reg, uint32_t *page);
+void ft_mlx5_free_uar(const struct ft_mlx5 *m, uintptr_t uar);
+int ft_mlx5_query_eqn(const struct ft_mlx5 *m, uintptr_t ctx, uint32_t vector, uint32_t *eqn);
+int ft_mlx5_pdn(const struct ft_mlx5 *m, uintptr_t pd, uint32_t *pdn);
+/* The hardware address of a path's next hop: zeros where the port is not Ethernet. */
+int ft_mlx5_rmac(const struct ft_mlx5 *m, uintptr_t ah, uint8_t mac[6]);
+/* Tells the device that requests up to an index were written: the doorbell record at db, 4-byte aligned, and with a
+ * register also the first 8 bytes of the last request. */
+void ft_mlx5_doorbell(uint8_t *db, uint32_t index, uintptr_t reg, const uint8_t *wqe);
 
 /* The ring of a completion queue; it is the queue's as long as that lives. */
 int ft_mlx5_cq(const struct ft_mlx5 *m, uintptr_t cq, struct mlx5dv_cq *ring);

@@ -82,3 +82,43 @@ func (n namedMLX5) cqRing(cq handle) (MLX5CQ, syscall.Errno) {
 	defer n.begin("mlx5dv_init_obj").end()
 	return n.mlx5.cqRing(cq)
 }
+
+func (n namedMLX5) modifyObject(obj handle, in, out []byte) syscall.Errno {
+	defer n.begin("mlx5dv_devx_obj_modify").end()
+	return n.mlx5.modifyObject(obj, in, out)
+}
+
+func (n namedMLX5) regUMEM(ctx handle, mem []byte, access AccessFlags) (handle, uint32, syscall.Errno) {
+	defer n.begin("mlx5dv_devx_umem_reg").end()
+	return n.mlx5.regUMEM(ctx, mem, access)
+}
+
+func (n namedMLX5) deregUMEM(umem handle) syscall.Errno {
+	defer n.begin("mlx5dv_devx_umem_dereg").end()
+	return n.mlx5.deregUMEM(umem)
+}
+
+func (n namedMLX5) allocUAR(ctx handle) (uar, register handle, page uint32, errno syscall.Errno) {
+	defer n.begin("mlx5dv_devx_alloc_uar").end()
+	return n.mlx5.allocUAR(ctx)
+}
+
+func (n namedMLX5) freeUAR(uar handle) {
+	defer n.begin("mlx5dv_devx_free_uar").end()
+	n.mlx5.freeUAR(uar)
+}
+
+func (n namedMLX5) queryEQN(ctx handle, vector int) (uint32, syscall.Errno) {
+	defer n.begin("mlx5dv_devx_query_eqn").end()
+	return n.mlx5.queryEQN(ctx, vector)
+}
+
+func (n namedMLX5) pdNumber(pd handle) (uint32, syscall.Errno) {
+	defer n.begin("mlx5dv_init_obj").end()
+	return n.mlx5.pdNumber(pd)
+}
+
+func (n namedMLX5) nextHop(ah handle) ([6]byte, syscall.Errno) {
+	defer n.begin("mlx5dv_init_obj").end()
+	return n.mlx5.nextHop(ah)
+}

@@ -3,6 +3,7 @@ package ibv
 import (
 	"bytes"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,11 +28,24 @@ const (
 		- 32 - 32 - 32 - 32 - 32 - 32 - 32 - 32 - 32 - 32 - 64`
 	misc3 = `- 32 - 32 - 32 - 32 - 8 - 24 - 8 - 8 - 16 icmp_header_data 32 icmpv6_header_data 32
 		icmp_type 8 icmp_code 8 icmpv6_type 8 icmpv6_code 8 - 32 - 32 - 8 - 5 - 3 - 16 - 32 - 32 - 32 - 32`
-	allocIn  = `opcode 16 - 16 - 16 op_mod 16 - 32 - 19 flow_counter_bulk_log_size 5 flow_counter_bulk 8`
-	allocOut = `status 8 - 24 syndrome 32 flow_counter_id 32 - 32`
-	queryIn  = `opcode 16 - 16 - 16 op_mod 16 - 32 - 32 - 64 clear 1 - 1 num_of_counters 30 flow_counter_id 32`
-	capIn    = `opcode 16 - 16 - 16 op_mod 16 - 1 - 15 - 16 - 32`
-	traffic  = `packets 64 octets 64`
+	allocIn      = `opcode 16 - 16 - 16 op_mod 16 - 32 - 19 flow_counter_bulk_log_size 5 flow_counter_bulk 8`
+	allocOut     = `status 8 - 24 syndrome 32 flow_counter_id 32 - 32`
+	queryIn      = `opcode 16 - 16 - 16 op_mod 16 - 32 - 32 - 64 clear 1 - 1 num_of_counters 30 flow_counter_id 32`
+	capIn        = `opcode 16 - 16 - 16 op_mod 16 - 1 - 15 - 16 - 32`
+	traffic      = `packets 64 octets 64`
+	createCQList = `opcode 16 - 32 op_mod 16 - 70 dbr_umem_valid 1 - 4 cc 1 - 2 oi 1 - 17 dbr_umem_id 32 - 35 log_cq_size 5
+		uar_page 24 - 56 c_eqn 8 - 256 dbr_addr 64 cq_umem_offset 64 cq_umem_id 32 cq_umem_valid 1 - 1439`
+	createQPList = `opcode 16 - 32 op_mod 16 - 147 pm_state 2 - 19 pd 24 - 9 log_rq_size 4 - 4 log_sq_size 4 - 3 ts_format 2 - 14
+		uar_page 24 - 872 cqn_snd 24 - 232 cqn_rcv 24 dbr_addr 64 - 323 dbr_umem_valid 1 - 156 dbr_umem_id 32 - 64
+		wq_umem_id 32 wq_umem_valid 1 - 31`
+	rst2InitIn = `opcode 16 - 32 op_mod 16 - 8 qpn 24 - 115 pm_state 2 - 187 pkey_index 16 - 264 vhca_port_num 8 - 672 rre 1 rwe
+		1 - 814`
+	init2RTRIn = `opcode 16 - 32 op_mod 16 - 8 qpn 24 - 160 mtu 3 log_msg_max 5 - 96 remote_qpn 24 - 40 grh 1 mlid 7 rlid 16 - 8
+		src_addr_index 8 - 4 stat_rate 4 hop_limit 8 - 4 tclass 8 flow_label 20 rgid_rip 128 - 16 udp_sport 16 - 1
+		eth_prio 3 sl 4 vhca_port_num 8 rmac 48 - 616 log_rra_max 3 - 24 min_rnr_nak 5 next_rcv_psn 24 - 768`
+	rtr2RTSIn = `opcode 16 - 32 op_mod 16 - 8 qpn 24 - 352 ack_timeout 5 - 227 vhca_port_num 8 - 408 log_sra_max 3 - 2
+		retry_count 3 rnr_retry 3 - 53 next_send_psn 24 - 992`
+	queueOutList = `status 8 - 24 syndrome 32 - 8 number 24 - 32`
 )
 
 // columns turns a list into fields and its size in bytes.
@@ -70,6 +84,12 @@ func TestPRMFieldsLieWhereTheHeadersHaveThem(t *testing.T) {
 		{"query_flow_counter_in", queryIn, queryFlowCounterInSize, &queryFlowCounterIn{}},
 		{"query_hca_cap_in", capIn, prmInSize, &queryHCACapIn{}},
 		{"traffic_counter", traffic, trafficCounterSize, &FlowCount{}},
+		{"create_cq_in", createCQList, createQueueInSize, &createCQIn{}},
+		{"create_qp_in", createQPList, createQueueInSize, &createQPIn{}},
+		{"rst2init_qp_in", rst2InitIn, modifyQPInSize, &modifyQPIn{opcode: opRst2InitQP}},
+		{"init2rtr_qp_in", init2RTRIn, modifyQPInSize, &modifyQPIn{opcode: opInit2RTRQP}},
+		{"rtr2rts_qp_in", rtr2RTSIn, modifyQPInSize, &modifyQPIn{opcode: opRTR2RTSQP}},
+		{"create_cq_out", queueOutList, prmOutSize, &queueOut{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want, size := columns(t, c.list)
@@ -78,6 +98,7 @@ func TestPRMFieldsLieWhereTheHeadersHaveThem(t *testing.T) {
 			}
 			got := prmCodec{mode: prmList}
 			c.s.prm(&got)
+			slices.SortFunc(got.list, func(a, b prmField) int { return a.bit - b.bit })
 			if diff := cmp.Diff(want, got.list, cmp.AllowUnexported(prmField{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
