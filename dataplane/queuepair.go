@@ -147,8 +147,9 @@ const (
 	// SourceCompCntr uses completion counters of the device (ibv_create_comp_cntr). If it can, the device writes them
 	// directly into the mirror. No other source can count remote operations.
 	SourceCompCntr CompletionSource = "comp_cntr"
-	// SourceCollapsedCQ reads a completion queue of a single entry that the device keeps overwriting (mlx5). It is always
-	// an error for now, because ibv_create_qp cannot use such a queue. Use [SourceCQRing].
+	// SourceCollapsedCQ reads a completion queue of a single entry that the device keeps overwriting (mlx5, type rc). Only a
+	// configuration that names it uses it: after an error, results of operations before it may be lost, and the counter
+	// has a discontinuity.
 	SourceCollapsedCQ CompletionSource = "collapsed_cq"
 	// SourceCQRing reads the entries of a completion queue from its memory (mlx5).
 	SourceCQRing CompletionSource = "cq_ring"

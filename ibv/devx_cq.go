@@ -24,8 +24,10 @@ type DevXCQOptions struct {
 // none. The device writes its entries to the umem: package ibv/flexio reads them. It sends no events.
 type DevXCQ struct {
 	object
-	dx  *DevX
-	cqn uint32
+	dx   *DevX
+	umem *UMEM
+	db   uint64 // offset of the doorbell record
+	cqn  uint32
 }
 
 // CreateCQ makes a completion queue. It holds the umem and the UAR.
@@ -34,7 +36,7 @@ func (d *DevX) CreateCQ(o DevXCQOptions) (*DevXCQ, error) {
 	if o.UMEM == nil || o.UAR == nil {
 		return nil, fmt.Errorf("%w: a completion queue needs a umem and a UAR", d.ctx.err(verb, syscall.EINVAL))
 	}
-	q := &DevXCQ{dx: d}
+	q := &DevXCQ{dx: d, umem: o.UMEM, db: o.Doorbell}
 	err := q.init("completion queue", d.device, func() (handle, error) {
 		var out queueOut
 		h, err := d.createObject("CREATE_CQ", createQueueInSize, &createCQIn{
@@ -52,6 +54,17 @@ func (d *DevX) CreateCQ(o DevXCQOptions) (*DevXCQ, error) {
 
 // Number returns the firmware's number of the queue.
 func (q *DevXCQ) Number() uint32 { return q.cqn }
+
+// SetConsumerIndex allows the device to overwrite entries. taken is the number of entries taken since the queue was made, mod
+// 2^32. Loads of the entries cannot move behind the store. On a closed queue it does nothing.
+func (q *DevXCQ) SetConsumerIndex(taken uint32) {
+	if q.use() != nil {
+		return
+	}
+	defer q.done()
+	record := q.umem.mem[q.db:][:4]
+	q.dx.m.doorbell(record, taken&0xffffff, 0, record)
+}
 
 // Close destroys the queue. Queue pairs hold it: close them first.
 func (q *DevXCQ) Close() error {

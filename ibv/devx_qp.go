@@ -267,7 +267,7 @@ func (q *DevXQP) PostSend(wrs []SendWR) (posted int, err error) {
 		posted++
 	}
 	if posted > 0 {
-		q.dx.m.doorbell(q.sq.record, uint16(q.sq.posted), q.uar.register, last)
+		q.dx.m.doorbell(q.sq.record, uint32(q.sq.posted&0xffff), q.uar.register, last)
 	}
 	return posted, err
 }
@@ -339,7 +339,7 @@ func (q *DevXQP) PostRecv(wrs []RecvWR) (posted int, err error) {
 		posted++
 	}
 	if posted > 0 {
-		q.dx.m.doorbell(q.rq.record, uint16(q.rq.posted), 0, last)
+		q.dx.m.doorbell(q.rq.record, uint32(q.rq.posted&0xffff), 0, last)
 	}
 	return posted, err
 }

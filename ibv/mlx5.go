@@ -41,7 +41,7 @@ type mlx5 interface {
 	nextHop(ah handle) (mac [6]byte, errno syscall.Errno) // zeros where the port is not Ethernet
 	// doorbell tells the device that the requests before index were written. Without a register it only writes
 	// the record. wqe is the last request.
-	doorbell(record []byte, index uint16, register handle, wqe []byte)
+	doorbell(record []byte, index uint32, register handle, wqe []byte)
 }
 
 // DevX is an mlx5 device opened for firmware commands. These offer more than verbs: one command reads a

@@ -183,6 +183,6 @@ func (m *cMLX5) nextHop(ah handle) (mac [6]byte, errno syscall.Errno) {
 	return mac, syscall.Errno(e)
 }
 
-func (m *cMLX5) doorbell(record []byte, index uint16, register handle, wqe []byte) {
+func (m *cMLX5) doorbell(record []byte, index uint32, register handle, wqe []byte) {
 	C.ft_mlx5_doorbell(bytePtr(record), C.uint32_t(index), C.uintptr_t(register), bytePtr(wqe))
 }

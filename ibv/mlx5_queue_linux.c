@@ -79,7 +79,7 @@ static inline void to_device_barrier(void) {
 void ft_mlx5_doorbell(uint8_t *db, uint32_t index, uintptr_t reg, const uint8_t *wqe) {
 	uint64_t first;
 	to_device_barrier(); /* the requests before the record */
-	__atomic_store_n((uint32_t *)(void *)db, htobe32(index & 0xffff), __ATOMIC_RELEASE);
+	__atomic_store_n((uint32_t *)(void *)db, htobe32(index), __ATOMIC_RELEASE);
 	if (!reg) return;
 	to_device_barrier(); /* the record before the register */
 	memcpy(&first, wqe, sizeof first);

@@ -277,7 +277,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 		fix     string // the next step
 	}{
 		{source: dataplane.SourceCompCntr, without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
-		{source: dataplane.SourceCollapsedCQ, says: "ibv_create_qp takes only completion queues of ibv_create_cq", fix: "source cq_ring"},
+		{source: dataplane.SourceCollapsedCQ, says: "mlx5dv_devx_alloc_uar", fix: "source cq_ring"},
 		{source: dataplane.SourceCQRing, without: []string{"cq_ring"}, says: "mlx5"},
 		{source: dataplane.SourceCQRing},
 		{source: dataplane.SourcePollCQ},

@@ -68,7 +68,7 @@ func (e *endpoint) leaveReset() error {
 
 // modify calls ibv_modify_qp and, on success, remembers the new state.
 func (e *endpoint) modify(a ibv.QPAttr, mask ibv.QPAttrMask) error {
-	err := e.qp.Modify(a, mask)
+	err := e.pair().Modify(a, mask)
 	if err == nil {
 		e.state = a.State
 	}

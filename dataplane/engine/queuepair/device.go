@@ -165,7 +165,7 @@ func (w *worker) remake() bool {
 func (w *worker) queryState() error {
 	e := w.endpoint
 	defer w.publishView()
-	a, err := e.qp.Query(ibv.QPAttrState)
+	a, err := e.pair().Query(ibv.QPAttrState)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@
 //
 // # Completion sources
 //
-// Whatever counts, the worker polls the completion queue with ibv_poll_cq: a device writes completions
+// Except with collapsed_cq, the worker polls the completion queue with ibv_poll_cq, whatever counts: a device writes completions
 // beside every source, and a library frees the slots of its queues only when they are polled. The queue
 // has an entry for each operation that can be outstanding, so it cannot overrun.
 //
@@ -17,8 +17,10 @@
 //
 //   - comp_cntr: the device's own counters. With libefa they count in the mirror's device segment
 //     (comp_cntr+external), where readers load them; the published value follows.
-//   - collapsed_cq: always refused. Firmware makes such a queue only by DevX, and ibv_create_qp cannot
-//     use it. For programs that drive DevX themselves there is flexio.Collapsed.
+//   - collapsed_cq: the single entry of an mlx5 device's completion queue, only if the configuration names
+//     it. ibv_create_qp takes no such queue, so the queue pair is made by DevX, and nothing is polled
+//     ([collapsedPair]). After an error the results of operations before it may be lost: they are in
+//     neither value, with a discontinuity.
 //   - cq_ring: an mlx5 device's entries, read in the ring beside ibv_poll_cq.
 //   - poll_cq: the completions returned by ibv_poll_cq. The wr_id contains the kind of operation, because
 //     the opcode of a completion in error is undefined.

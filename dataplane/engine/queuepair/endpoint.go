@@ -27,7 +27,10 @@ type endpoint struct {
 	remote *ibv.MR // open to the peer's reads and writes; rc and srd only
 	cq     *ibv.CQ
 	qp     *ibv.QP
-	ah     *ibv.AH // to the peer; ud and srd only
+	// In place of the two: source collapsed_cq. Then pd is of dx.
+	dx        *ibv.DevX
+	collapsed *collapsedPair
+	ah        *ibv.AH // to the peer; ud and srd only
 
 	// The connection.
 	local        dataplane.QueuePairAddress
@@ -105,7 +108,7 @@ func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 		return nil, err
 	}
 
-	e.local.QPN = e.qp.Number()
+	e.local.QPN = e.pair().Number()
 	e.local.PSN = newPSN()
 	if q.cfg.Type.Datagrams() {
 		e.local.QKey = newQKey()
@@ -118,7 +121,11 @@ func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 
 // allocMemory makes the protection domain and its memory regions.
 func (e *endpoint) allocMemory() (err error) {
-	if e.pd, err = e.ctx.AllocPD(); err != nil {
+	if e.wantsCollapsed() {
+		if err := e.openDevX(); err != nil {
+			return fmt.Errorf("%w: %s: %w", dataplane.ErrUnplaced, dataplane.SourceCollapsedCQ, err)
+		}
+	} else if e.pd, err = e.ctx.AllocPD(); err != nil {
 		return err
 	}
 	if e.buffer, err = e.pd.AllocMR(max(e.messageSize, e.receiveSize), ibv.AccessLocalWrite); err != nil {
@@ -236,10 +243,42 @@ func (e *endpoint) queryAddress() error {
 	return nil
 }
 
+// pair is the queue pair, of the verbs or of DevX.
+type pair interface {
+	Number() uint32
+	Modify(a ibv.QPAttr, mask ibv.QPAttrMask) error
+	Query(mask ibv.QPAttrMask) (ibv.QPAttr, error)
+	PostSend(wrs []ibv.SendWR) (int, error)
+	PostRecv(wrs []ibv.RecvWR) (int, error)
+}
+
+func (e *endpoint) pair() pair {
+	if e.collapsed != nil {
+		return e.collapsed
+	}
+	return e.qp
+}
+
+// poll fills dst with completions, and returns their number.
+func (e *endpoint) poll(dst []ibv.WC) (int, error) {
+	if e.collapsed != nil {
+		return e.collapsed.poll(dst)
+	}
+	return e.cq.Poll(dst)
+}
+
 // createQueues makes the completion queue and the queue pair, in RESET. The completion queue has an entry for
 // every operation that can be outstanding, so it never overruns. It has one batch more for ringSource: the device
 // must not overwrite a polled completion before we have read it in the ring.
 func (e *endpoint) createQueues() (err error) {
+	if e.wantsCollapsed() {
+		p, err := newCollapsedPair(e.dx, e.pd, e.cfg.SendDepth, max(e.cfg.Receives, 1))
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", dataplane.ErrUnplaced, dataplane.SourceCollapsedCQ, collapsedError(e.cfg.Device, err))
+		}
+		e.collapsed = p
+		return nil
+	}
 	e.cq, err = e.ctx.CreateCQ(ibv.CQOptions{CQE: e.cfg.SendDepth + e.cfg.Receives + wcBatch})
 	if err != nil {
 		return err
@@ -271,13 +310,16 @@ func (e *endpoint) destroyQueues() error {
 	if e.qp != nil {
 		errs = append(errs, e.qp.Close())
 	}
+	if e.collapsed != nil {
+		errs = append(errs, e.collapsed.Close())
+	}
 	for _, s := range both {
 		errs = append(errs, s.Close())
 	}
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
 	}
-	e.qp, e.source, e.failedSource, e.cq = nil, nil, nil, nil
+	e.qp, e.collapsed, e.source, e.failedSource, e.cq = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -297,6 +339,9 @@ func (e *endpoint) close() error {
 	}
 	if e.pd != nil {
 		errs = append(errs, e.pd.Close())
+	}
+	if e.dx != nil {
+		errs = append(errs, e.dx.Close())
 	}
 	if e.ctx == nil {
 		return errors.Join(errs...)
@@ -324,7 +369,7 @@ func (e *endpoint) postReceives(n int) error {
 	}
 
 	for n > 0 {
-		posted, err := e.qp.PostRecv(e.recv[:min(n, len(e.recv))])
+		posted, err := e.pair().PostRecv(e.recv[:min(n, len(e.recv))])
 		e.receives += posted
 		n -= posted
 		if err != nil {

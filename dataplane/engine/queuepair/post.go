@@ -19,7 +19,8 @@ type job struct {
 	left   int    // operations still to post
 	posted uint64
 	ended  dataplane.Posted
-	err    error // why posting has stopped, or nil
+	lost   uint64 // operations that ended with an unknown result
+	err    error  // why posting has stopped, or nil
 	done   chan struct{}
 }
 
@@ -31,10 +32,12 @@ func batchOf(id uint64) uint64         { return id >> 8 }
 
 // addCompletion counts a completion of the job. It ignores completions of an earlier job, and any if there is
 // no job.
-func (j *job) addCompletion(batch uint64, ok bool) {
+func (j *job) addCompletion(batch uint64, status ibv.WCStatus) {
 	switch {
 	case j == nil || batch != j.batch:
-	case ok:
+	case status == statusUnknown:
+		j.lost++
+	case status == ibv.WCSuccess:
 		j.ended.Completed++
 	default:
 		j.ended.Errors++
@@ -52,7 +55,9 @@ func (j *job) fail(err error) {
 }
 
 // complete reports whether all operations of the job are posted and have completed.
-func (j *job) complete() bool { return j.left == 0 && j.ended.Completed+j.ended.Errors == j.posted }
+func (j *job) complete() bool {
+	return j.left == 0 && j.ended.Completed+j.ended.Errors+j.lost == j.posted
+}
 
 // opcodeByKind contains the kinds of operation with a work request. A receive is posted in another way.
 var opcodeByKind = map[int]ibv.WROpcode{
@@ -123,6 +128,10 @@ func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int)
 	}
 	if j.err != nil {
 		return j.ended, fmt.Errorf("queue pair %q: posting %s: %w", q.cfg.Name, op, j.err)
+	}
+	if j.lost > 0 {
+		return j.ended, fmt.Errorf("queue pair %q: posting %s: %w: the results of %d operations are unknown: an error overwrote them in the collapsed completion queue",
+			q.cfg.Name, op, dataplane.ErrNotConnected, j.lost)
 	}
 	return j.ended, nil
 }
@@ -223,7 +232,7 @@ func (w *worker) postJob() (progress bool) {
 		if n <= 0 {
 			break
 		}
-		posted, err := w.endpoint.qp.PostSend(w.send[:n])
+		posted, err := w.endpoint.pair().PostSend(w.send[:n])
 		w.outstanding.Add(int64(posted))
 		j.left -= posted
 		j.posted += uint64(posted)

@@ -23,9 +23,14 @@ func Probe(lib *ibv.Library, device string) []probe.Result {
 		return []probe.Result{probe.Ask(FeatureCompletions, device, err)}
 	}
 
+	// auto does not use a collapsed queue, so it is in no order with the others.
+	collapsed := slices.Index(sources, modeCollapsed)
+	if collapsed >= 0 {
+		sources = slices.Delete(sources, collapsed, collapsed+1)
+	}
 	reason := "counted by " + strings.Join(sources, ", ")
-	if slices.Contains(sources, modeRing) { // an mlx5 device, whose firmware can make collapsed queues
-		reason += "; not by collapsed_cq, as ibv_create_qp takes no such queue: cq_ring is in its place"
+	if collapsed >= 0 {
+		reason += "; on request by collapsed_cq"
 	}
 	return []probe.Result{{
 		Feature: FeatureCompletions,
@@ -59,7 +64,30 @@ func Sources(lib *ibv.Library, device string) (modes []string, err error) {
 	if _, err := cq.MLX5Ring(); err == nil {
 		modes = append(modes, modeRing)
 	}
-	return append(modes, modePoll), nil
+	modes = append(modes, modePoll)
+	if tryCollapsed(ctx) == nil {
+		modes = append(modes, modeCollapsed)
+	}
+	return modes, nil
+}
+
+// tryCollapsed makes a queue pair with a collapsed completion queue, and destroys it.
+func tryCollapsed(ctx *ibv.Context) (err error) {
+	dx, err := ctx.DevX()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dx.Close()) }()
+	pd, err := dx.AllocPD()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pd.Close()) }()
+	p, err := newCollapsedPair(dx, pd, 1, 1)
+	if err != nil {
+		return err
+	}
+	return p.Close()
 }
 
 // counterModes returns the modes of completion counters offered by the device. There is no mirror here, so the

@@ -163,7 +163,7 @@ var errForeign = errors.New("ibv_poll_cq returned a completion of no request")
 
 // poll fills wc with a batch of completions and returns their number.
 func (w *worker) poll() (int, error) {
-	n, err := w.endpoint.cq.Poll(w.wc[:])
+	n, err := w.endpoint.poll(w.wc[:])
 	if err != nil {
 		return 0, err
 	}
@@ -191,6 +191,7 @@ func (w *worker) hasPosted(id uint64) bool {
 func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 	e := w.endpoint
 	sent := int64(0)
+	var unknown [operations]uint64
 	for i := range done {
 		c := &done[i]
 		op := opOf(c.WRID)
@@ -203,9 +204,13 @@ func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 			}
 		} else {
 			sent++
-			w.job.addCompletion(batchOf(c.WRID), ok)
+			w.job.addCompletion(batchOf(c.WRID), c.Status)
 		}
 
+		if c.Status == statusUnknown {
+			unknown[op]++
+			continue
+		}
 		if !ok {
 			failed = true
 			if e.fault.status == ibv.WCSuccess {
@@ -213,6 +218,7 @@ func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
 			}
 		}
 	}
+	w.declareUnknown(unknown)
 	if sent > 0 {
 		w.outstanding.Add(-sent)
 	}

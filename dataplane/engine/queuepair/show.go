@@ -73,6 +73,38 @@ func (q *queuePair) writeAgain() {
 	}
 }
 
+// declareUnknown declares a discontinuity of the counters of operations that ended with an unknown result: they are in
+// neither value. It publishes an event with their number.
+func (q *queuePair) declareUnknown(unknown [operations]uint64) {
+	if unknown == ([operations]uint64{}) {
+		return
+	}
+	missing := make([]uint64, len(q.counters))
+	for op, n := range unknown {
+		if i := q.index[op]; i >= 0 {
+			missing[i] += n
+		}
+	}
+
+	q.mirrorMu.Lock()
+	defer q.mirrorMu.Unlock()
+	for i, c := range q.counters {
+		if missing[i] == 0 {
+			continue
+		}
+		q.mu.Lock()
+		c.continuity.Discontinuities++
+		q.mu.Unlock()
+		q.writeContinuity(c)
+		q.set.opts.Publish(dataplane.Event{
+			Kind:      dataplane.SourceChanged,
+			Object:    c.cfg.Name,
+			Uncounted: dataplane.Uncounted{Unknown: true},
+			Text:      fmt.Sprintf("queue pair %s: an error overwrote the results of %d operations in the collapsed completion queue; they are counted neither as completions nor as errors", q.cfg.Name, missing[i]),
+		})
+	}
+}
+
 // interrupt declares a discontinuity of every counter that may have missed completions, and publishes an
 // event with the reason. With allEnded none of our operations was outstanding, so counters of only these
 // have missed nothing. Counters of the peer's operations may always have missed some.

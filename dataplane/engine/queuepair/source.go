@@ -40,7 +40,7 @@ type candidate struct {
 func (e *endpoint) candidates() []candidate {
 	all := []candidate{
 		{dataplane.SourceCompCntr, openDeviceCounters},
-		{dataplane.SourceCollapsedCQ, refuseCollapsed},
+		{dataplane.SourceCollapsedCQ, openCollapsed},
 		{dataplane.SourceCQRing, openRing},
 		{dataplane.SourcePollCQ, openPoll},
 	}
@@ -60,6 +60,8 @@ const (
 	modeExternal = modeCompCntr + "+external"
 	modeRing     = string(dataplane.SourceCQRing)
 	modePoll     = string(dataplane.SourcePollCQ)
+
+	modeCollapsed = string(dataplane.SourceCollapsedCQ)
 )
 
 // chooseSource makes the queue pair with the first source that works, and records the reasons against the earlier
@@ -106,21 +108,7 @@ func (e *endpoint) refuseRemote() error {
 	return nil
 }
 
-// refuseCollapsed always fails: ibv_create_qp takes only completion queues made by libibverbs. It exists to tell the
-// user why.
-func refuseCollapsed(e *endpoint) (completionSource, string, error) {
-	if err := e.refuseRemote(); err != nil {
-		return nil, "", err
-	}
-	return nil, "", &probe.UnsupportedError{
-		Feature: "a collapsed completion queue",
-		Object:  e.cfg.Device,
-		Reason:  "firmware makes one by DevX alone (CREATE_CQ with cc and oi), and ibv_create_qp takes only completion queues of ibv_create_cq",
-		Fix:     "use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto",
-	}
-}
-
-// pollSource counts polled completions. It works on every device.
+// pollSource counts polled completions. It works on every device. It counts none of unknown result.
 type pollSource struct{ index *counterIndex }
 
 func openPoll(e *endpoint) (completionSource, string, error) {
@@ -132,7 +120,9 @@ func openPoll(e *endpoint) (completionSource, string, error) {
 
 func (s pollSource) count(done []ibv.WC, totals []backend.Pair, _ int64, _ bool) (bool, error) {
 	for i := range done {
-		s.index.add(totals, opOf(done[i].WRID), done[i].Status == ibv.WCSuccess)
+		if done[i].Status != statusUnknown {
+			s.index.add(totals, opOf(done[i].WRID), done[i].Status == ibv.WCSuccess)
+		}
 	}
 	return true, nil
 }

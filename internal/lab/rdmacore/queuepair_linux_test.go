@@ -29,6 +29,7 @@ func TestKernelQueuePairsCountThePostedOperations(t *testing.T) {
 			mode   string
 			count  int // of each kind of operation
 		}{
+			{dataplane.SourceCollapsedCQ, "collapsed_cq", 100_000},
 			{dataplane.SourceCQRing, "cq_ring", 100_000},
 			{dataplane.SourcePollCQ, "poll_cq", 100_000},
 			{dataplane.SourceAuto, "cq_ring", 10_000},
