@@ -60,5 +60,6 @@
 // # Counting
 //
 // [Counters] count the packets of flows, [CompCntr] the completions of queue pairs, and
-// [FlowCounters] the packets of mlx5 rules that need no queue pair ([Context.DevX]).
+// [FlowCounters] the packets of mlx5 rules that need no queue pair ([Context.DevX]). A [DevXQP] can
+// complete its requests into a collapsed [DevXCQ], whose single entry has their number.
 package ibv

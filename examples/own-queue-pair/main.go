@@ -1,6 +1,7 @@
 // Command own-queue-pair counts the completions of its own queue pairs in words reserved by a running instance. Readers of
 // the mirror see them like any counter, although flowtally does not touch the queue pairs. On EFA (rdma-core 65) the
-// device writes the words. On mlx5 this program counts the entries of its completion queue, compressed or not.
+// device writes the words. On mlx5 this program counts the entries of its completion queue, compressed or not; or with
+// -collapsed the single entry of one that the device overwrites.
 //
 //	flowtally queue-pairs reserve app
 //	go run ./examples/own-queue-pair -mirror /run/flowtally/default.mirror -words app -device rdmap0s6 -count 1000
@@ -24,7 +25,8 @@ type options struct {
 	mirror, words, device string
 	gidIndex              int
 	count                 int
-	compress, hold        bool
+	compress, collapsed   bool
+	hold                  bool
 	lib                   ibv.Options
 }
 
@@ -38,6 +40,7 @@ func main() {
 	flag.IntVar(&o.gidIndex, "gid-index", 0, "row of the GID table that is the queue pairs' own address")
 	flag.IntVar(&o.count, "count", 1000, "writes of each of the two queue pairs; 0: without end")
 	flag.BoolVar(&o.compress, "compress", false, "have an mlx5 device compress the entries of the completion queue")
+	flag.BoolVar(&o.collapsed, "collapsed", false, "have an mlx5 device write all completions to one entry (needs DevX)")
 	flag.BoolVar(&o.hold, "hold", false, "wait for a line on standard input before the end")
 	flag.StringVar(&o.lib.Library, "library", "", "path of libibverbs")
 	flag.StringVar(&o.lib.MLX5, "mlx5", "", "path of libmlx5")
@@ -82,14 +85,13 @@ func run(out io.Writer, in io.Reader, o options) (err error) {
 	}
 	closing(w)
 
-	p := &pairs{dev: dev, closing: closing}
-	how, err := p.make(w, o)
+	write, how, err := makePairs(dev, w, o, closing)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "counting by %s into %s\n", how, o.words)
 
-	if err := p.write(o.count); err != nil {
+	if err := write(o.count); err != nil {
 		return err
 	}
 	completed, failed := w.Load()
@@ -101,4 +103,21 @@ func run(out io.Writer, in io.Reader, o options) (err error) {
 		}
 	}
 	return nil
+}
+
+// makePairs makes two connected queue pairs and their counter in the words. It returns the function that has them write, and
+// how they are counted.
+func makePairs(dev *ibv.Context, w counted, o options, closing func(io.Closer)) (write func(count int) error, how string, err error) {
+	if o.collapsed {
+		c, err := newCollapsed(dev, w, o, closing)
+		if err != nil {
+			return nil, "", err
+		}
+		return c.write, "collapsed_cq", nil
+	}
+	p := &pairs{dev: dev, closing: closing}
+	if how, err = p.make(w, o); err != nil {
+		return nil, "", err
+	}
+	return p.write, how, nil
 }

@@ -89,14 +89,19 @@ func (p *pairs) make(w counted, o options) (how string, err error) {
 		}
 	}
 
-	way, err := p.way(o.gidIndex)
+	path, err := way(p.dev, o.gidIndex)
 	if err != nil {
 		return "", err
 	}
 	if typ == ibv.QPTSRD {
-		return how, p.address(way)
+		return how, p.address(path)
 	}
-	return how, errors.Join(p.connect(0, 1, way), p.connect(1, 0, way))
+	for i, q := range p.qps {
+		if err := connect(p.dev, q, p.qps[1-i].Number(), path); err != nil {
+			return "", err
+		}
+	}
+	return how, nil
 }
 
 // counter makes a completion counter in the words. It returns nil if the device has none.
@@ -154,9 +159,9 @@ func (p *pairs) countRing(w counted, o options) error {
 	return nil
 }
 
-// way returns the way to this device.
-func (p *pairs) way(gidIndex int) (ibv.AHAttr, error) {
-	gid, err := p.dev.QueryGID(1, gidIndex)
+// way returns the way to the device itself.
+func way(dev *ibv.Context, gidIndex int) (ibv.AHAttr, error) {
+	gid, err := dev.QueryGID(1, gidIndex)
 	return ibv.AHAttr{
 		IsGlobal: true,
 		PortNum:  1,
@@ -170,8 +175,13 @@ type step struct {
 	mask ibv.QPAttrMask
 }
 
+// modifier is a queue pair, of the verbs or of DevX.
+type modifier interface {
+	Modify(a ibv.QPAttr, mask ibv.QPAttrMask) error
+}
+
 // bring takes a queue pair through the steps.
-func bring(q *ibv.QP, steps ...step) error {
+func bring(q modifier, steps ...step) error {
 	for _, s := range steps {
 		if err := q.Modify(s.attr, s.mask|ibv.QPAttrState); err != nil {
 			return err
@@ -180,16 +190,16 @@ func bring(q *ibv.QP, steps ...step) error {
 	return nil
 }
 
-// connect brings queue pair i, of type RC, to RTS, connected to the other one of this device.
-func (p *pairs) connect(i, to int, way ibv.AHAttr) error {
-	port, err := p.dev.QueryPort(1)
+// connect brings a queue pair of type RC to RTS, connected to the queue pair with the number to.
+func connect(dev *ibv.Context, q modifier, to uint32, way ibv.AHAttr) error {
+	port, err := dev.QueryPort(1)
 	if err != nil {
 		return err
 	}
-	return bring(p.qps[i],
+	return bring(q,
 		step{ibv.QPAttr{State: ibv.QPSInit, PortNum: 1, AccessFlags: ibv.AccessRemoteWrite}, ibv.QPAttrPort | ibv.QPAttrPKeyIndex | ibv.QPAttrAccessFlags},
 		step{
-			ibv.QPAttr{State: ibv.QPSRTR, PathMTU: port.ActiveMTU, DestQPNum: p.qps[to].Number(), RQPSN: psn, MaxDestRdAtomic: 1, MinRNRTimer: 12, AH: way},
+			ibv.QPAttr{State: ibv.QPSRTR, PathMTU: port.ActiveMTU, DestQPNum: to, RQPSN: psn, MaxDestRdAtomic: 1, MinRNRTimer: 12, AH: way},
 			ibv.QPAttrAV | ibv.QPAttrPathMTU | ibv.QPAttrDestQPN | ibv.QPAttrRQPSN | ibv.QPAttrMaxDestRdAtomic | ibv.QPAttrMinRNRTimer,
 		},
 		step{

@@ -41,6 +41,8 @@ func TestKernelOwnQueuePairs(t *testing.T) {
 				t.Run(name+" killed", func(t *testing.T) { killedProgram(t, mlx5, inGo...) })
 				t.Run(name+" killed in C", func(t *testing.T) { killedProgramInC(t, mlx5, bin, inC...) })
 			}
+			t.Run("mlx5 collapsed", func(t *testing.T) { twoQueuePairs(t, mlx5, "collapsed_cq", "-collapsed") })
+			t.Run("mlx5 collapsed killed", func(t *testing.T) { killedProgram(t, mlx5, "-collapsed") })
 			t.Run("mlx5 hostile", func(t *testing.T) { hostileProgram(t, mlx5) })
 			if !release.At(65, 0) {
 				return
