@@ -23,6 +23,7 @@ type collapsedRig struct {
 	peer           *QP
 	peerMR         *MR
 	sendCQ, recvCQ *DevXCQ
+	sendEntry      func() []byte
 }
 
 // collapsedQueue makes a collapsed completion queue, and what counts it.
@@ -57,6 +58,7 @@ func newCollapsedRig(t *testing.T) *collapsedRig {
 	r.closes(r.peerMR)
 
 	r.sendCQ, r.sends = r.collapsedQueue(uar, eqn)
+	r.sendEntry = r.sendCQ.umem.Bytes
 	r.recvCQ, r.recvs = r.collapsedQueue(uar, eqn)
 	r.qp = must(r.dx.CreateQP(pd, DevXQPOptions{SendCQ: r.sendCQ, RecvCQ: r.recvCQ, UAR: uar, MaxSendWR: rigDepth, MaxRecvWR: rigDepth}))(t)
 	r.closes(r.qp)

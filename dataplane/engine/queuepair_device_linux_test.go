@@ -272,12 +272,14 @@ func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
 func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 	for _, c := range []struct {
 		source  dataplane.CompletionSource
+		typ     dataplane.QueuePairType // "": rc
 		without []string
 		says    string // "": it counts
 		fix     string // the next step
 	}{
 		{source: dataplane.SourceCompCntr, without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
 		{source: dataplane.SourceCollapsedCQ, says: "mlx5dv_devx_alloc_uar", fix: "source cq_ring"},
+		{source: dataplane.SourceCollapsedCQ, typ: dataplane.UD, says: "type is ud", fix: "set `type` of the queue pair to rc, or use source cq_ring or auto"},
 		{source: dataplane.SourceCQRing, without: []string{"cq_ring"}, says: "mlx5"},
 		{source: dataplane.SourceCQRing},
 		{source: dataplane.SourcePollCQ},
@@ -285,7 +287,14 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 		t.Run(string(c.source)+"/"+c.says, func(t *testing.T) {
 			s := newSoftNIC(t)
 			s.Env.Without = c.without
-			cfg := s.pairConfig(t, local...)
+			operations := local
+			if c.typ != "" {
+				operations = local[:1]
+			}
+			cfg := s.pairConfig(t, operations...)
+			for i := range cfg.QueuePairs {
+				cfg.QueuePairs[i].Type = c.typ
+			}
 			cfg.QueuePairs[0].Source = c.source
 			e, err := s.newPairs(t, cfg)
 			if c.says != "" {

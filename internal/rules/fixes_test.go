@@ -50,6 +50,7 @@ var carriedOut = map[string]string{
 	"dataplane/engine/queuepair: remove the cause that the text names, then: flowtally queue-pairs connect … [ADDRESS]":                                  "dataplane/engine.TestAConnectionThatFailsHalfWayIsACondition",
 	"dataplane/engine/queuepair: restart the instance; report the device if it happens again":                                                            "dataplane/engine.TestASourceThatFailsIsReplaced",
 	"dataplane/engine/queuepair: see dmesg and `rdma link`; when the device is back the queue pair is made again, with another number, and totals go on": "dataplane/engine.TestAQueuePairOutlivesItsDevice",
+	"dataplane/engine/queuepair: set `type` of the queue pair to rc, or use source cq_ring or auto":                                                      "dataplane/engine/queuepair_device_linux_test.go: fix: \"set `type` of the queue pair to rc, or use source cq_ring or auto\"",
 	"dataplane/engine/queuepair: use a device that has completion counters of it (EFA, rdma-core 65), or count it at the peer":                           "dataplane/engine/queuepair_device_linux_test.go: func TestRemoteOperationsAreCountedByTheDeviceAlone(",
 	"dataplane/engine/queuepair: use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto":           `dataplane/engine/queuepair_device_linux_test.go: fix: "source cq_ring"`,
 

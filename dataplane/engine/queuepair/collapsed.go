@@ -215,8 +215,13 @@ func (p *collapsedPair) sample() error {
 	default:
 		p.failed = true
 		p.errBegin = last
-		p.cause = wcStatus(now.Last.Syndrome)
-		if p.cause != ibv.WCWRFlushErr && p.cause != ibv.WCGeneralErr || fresh == 1 {
+		p.cause = ibv.WCGeneralErr
+		status, known := statusBySyndrome[now.Last.Syndrome]
+		if known {
+			p.cause = status
+		}
+		flushed := now.Last.Syndrome == flexio.SyndromeWRFlush
+		if known && !flushed || fresh == 1 {
 			p.okEnd = last // it is the first failure, and requests end in order
 		}
 	}
@@ -235,7 +240,10 @@ func (p *collapsedPair) pollReceives(dst []ibv.WC) (n int, err error) {
 		}
 		status := ibv.WCSuccess
 		if p.entry.OpOwn.Opcode().IsError() {
-			status = wcStatus(p.entry.Syndrome)
+			status = ibv.WCGeneralErr
+			if s, known := statusBySyndrome[p.entry.Syndrome]; known {
+				status = s
+			}
 		}
 		dst[n] = ibv.WC{WRID: wrID(0, opRecv), Status: status, QPNum: p.Number()}
 		n++
@@ -247,27 +255,21 @@ func (p *collapsedPair) pollReceives(dst []ibv.WC) (n int, err error) {
 	return n, nil
 }
 
-// wcStatus returns the status that ibv_poll_cq of libmlx5 returns for a syndrome.
-func wcStatus(s flexio.Syndrome) ibv.WCStatus {
-	status, ok := map[flexio.Syndrome]ibv.WCStatus{
-		flexio.SyndromeLocalLength:      ibv.WCLocLenErr,
-		flexio.SyndromeLocalQPOp:        ibv.WCLocQPOpErr,
-		flexio.SyndromeLocalProt:        ibv.WCLocProtErr,
-		flexio.SyndromeWRFlush:          ibv.WCWRFlushErr,
-		flexio.SyndromeMWBind:           ibv.WCMWBindErr,
-		flexio.SyndromeBadResp:          ibv.WCBadRespErr,
-		flexio.SyndromeLocalAccess:      ibv.WCLocAccessErr,
-		flexio.SyndromeRemoteInvalReq:   ibv.WCRemInvReqErr,
-		flexio.SyndromeRemoteAccess:     ibv.WCRemAccessErr,
-		flexio.SyndromeRemoteOp:         ibv.WCRemOpErr,
-		flexio.SyndromeTransportRetries: ibv.WCRetryExcErr,
-		flexio.SyndromeRNRRetries:       ibv.WCRNRRetryExcErr,
-		flexio.SyndromeRemoteAborted:    ibv.WCRemAbortErr,
-	}[s]
-	if !ok {
-		return ibv.WCGeneralErr
-	}
-	return status
+// statusBySyndrome has the statuses that ibv_poll_cq of libmlx5 returns. It is never written.
+var statusBySyndrome = map[flexio.Syndrome]ibv.WCStatus{
+	flexio.SyndromeLocalLength:      ibv.WCLocLenErr,
+	flexio.SyndromeLocalQPOp:        ibv.WCLocQPOpErr,
+	flexio.SyndromeLocalProt:        ibv.WCLocProtErr,
+	flexio.SyndromeWRFlush:          ibv.WCWRFlushErr,
+	flexio.SyndromeMWBind:           ibv.WCMWBindErr,
+	flexio.SyndromeBadResp:          ibv.WCBadRespErr,
+	flexio.SyndromeLocalAccess:      ibv.WCLocAccessErr,
+	flexio.SyndromeRemoteInvalReq:   ibv.WCRemInvReqErr,
+	flexio.SyndromeRemoteAccess:     ibv.WCRemAccessErr,
+	flexio.SyndromeRemoteOp:         ibv.WCRemOpErr,
+	flexio.SyndromeTransportRetries: ibv.WCRetryExcErr,
+	flexio.SyndromeRNRRetries:       ibv.WCRNRRetryExcErr,
+	flexio.SyndromeRemoteAborted:    ibv.WCRemAbortErr,
 }
 
 // collapsedError says why a device has no collapsed completion queue, and what to use in its place.

@@ -1,6 +1,7 @@
 package queuepair
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -126,12 +127,12 @@ func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int)
 				q.cfg.Name, op, ctx.Err())
 		}
 	}
+	if j.lost > 0 {
+		j.err = cmp.Or(j.err, dataplane.ErrNotConnected)
+		j.err = fmt.Errorf("%w; the results of %d operations are unknown: an error overwrote them in the collapsed completion queue", j.err, j.lost)
+	}
 	if j.err != nil {
 		return j.ended, fmt.Errorf("queue pair %q: posting %s: %w", q.cfg.Name, op, j.err)
-	}
-	if j.lost > 0 {
-		return j.ended, fmt.Errorf("queue pair %q: posting %s: %w: the results of %d operations are unknown: an error overwrote them in the collapsed completion queue",
-			q.cfg.Name, op, dataplane.ErrNotConnected, j.lost)
 	}
 	return j.ended, nil
 }

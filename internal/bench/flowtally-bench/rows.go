@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench/exportrows"
 	"github.com/flowtally/flowtally/internal/bench/flowrows"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
+	"github.com/flowtally/flowtally/internal/bench/queuerows"
 	"github.com/flowtally/flowtally/internal/bench/readrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
 	"github.com/flowtally/flowtally/internal/bench/toprows"
@@ -30,6 +31,7 @@ func everyRow() []bench.Row {
 		xdprows.Rows(),
 		vethrows.Rows(),
 		pollrows.Rows(),
+		queuerows.Rows(),
 		flowrows.Rows(bin),
 		toprows.Rows(bin),
 		exportrows.Rows(bin),
