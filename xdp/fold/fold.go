@@ -31,6 +31,8 @@ func Program(insns asm.Instructions, constants *ebpf.VariableSpec) (asm.Instruct
 		if err := f.removeDead(); err != nil {
 			return nil, fmt.Errorf("folding function %s: %w", body[0].Symbol(), err)
 		}
+		f.turn()
+		f.testBits()
 		folded, err := f.layout()
 		if err != nil {
 			return nil, fmt.Errorf("folding function %s: %w", body[0].Symbol(), err)
@@ -86,7 +88,9 @@ type function struct {
 	parameters map[string]int // number of parameters, by the name of a function
 	constants  *ebpf.VariableSpec
 	insns      []asm.Instruction
+	behind     []int  // by index: the instruction that follows if this one does not jump
 	targets    []int  // by index: where a jump leads to; -1 for other instructions
+	aside      []bool // by index: the instruction marks its block as one that goes aside
 	gone       []bool // by index: left out
 }
 
@@ -95,7 +99,9 @@ func newFunction(body asm.Instructions, constants *ebpf.VariableSpec, parameters
 		constants:  constants,
 		parameters: parameters,
 		insns:      append([]asm.Instruction(nil), body...),
+		behind:     make([]int, len(body)),
 		targets:    make([]int, len(body)),
+		aside:      make([]bool, len(body)),
 		gone:       make([]bool, len(body)),
 	}
 
@@ -108,6 +114,7 @@ func newFunction(body asm.Instructions, constants *ebpf.VariableSpec, parameters
 		next += int(body[i].Width())
 	}
 	for i := range body {
+		f.behind[i] = i + 1
 		f.targets[i] = -1
 		if !isJump(&body[i]) {
 			continue
@@ -117,6 +124,7 @@ func newFunction(body asm.Instructions, constants *ebpf.VariableSpec, parameters
 			return nil, fmt.Errorf("instruction %d, %v: the jump leads out of the function", i, body[i])
 		}
 		f.targets[i] = to
+		f.aside[i] = to == i+1 && !isConditional(&body[i])
 	}
 	if last := &body[len(body)-1]; !isExit(last) && (!isJump(last) || isConditional(last)) {
 		return nil, fmt.Errorf("instruction %d, %v: the function goes on behind it", len(body)-1, *last)
@@ -145,7 +153,7 @@ func (f *function) leaveOut(i int) { f.gone[i] = i != 0 }
 
 // compact takes the instructions that are left out off the lists, so that later steps need not look at them. Indices change.
 func (f *function) compact() {
-	places := make([]int, len(f.insns)) // by old index; of an instruction that is left out, the place of the next one
+	places := make([]int, len(f.insns)+1) // by old index; of an instruction that is left out, the place of the next one
 	n := 0
 	for i := range f.insns {
 		places[i] = n
@@ -153,14 +161,20 @@ func (f *function) compact() {
 			continue
 		}
 		f.insns[n] = f.insns[i]
+		f.behind[n] = f.behind[i]
 		f.targets[n] = f.targets[i]
+		f.aside[n] = f.aside[i]
 		n++
 	}
+	places[len(f.insns)] = n
 	f.insns = f.insns[:n]
+	f.behind = f.behind[:n]
 	f.targets = f.targets[:n]
+	f.aside = f.aside[:n]
 	f.gone = make([]bool, n)
 
 	for i, to := range f.targets {
+		f.behind[i] = places[f.behind[i]]
 		if to >= 0 {
 			f.targets[i] = places[to]
 		}
@@ -172,13 +186,13 @@ func (f *function) next(i int) (behind, target int) {
 	ins := &f.insns[i]
 	switch {
 	case f.gone[i]:
-		return i + 1, -1
+		return f.behind[i], -1
 	case isExit(ins):
 		return -1, -1
 	case isConditional(ins):
-		return i + 1, f.targets[i]
+		return f.behind[i], f.targets[i]
 	case isJump(ins):
 		return -1, f.targets[i]
 	}
-	return i + 1, -1
+	return f.behind[i], -1
 }

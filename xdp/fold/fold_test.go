@@ -80,6 +80,37 @@ func TestJumpsThatDecideNothingAreLeftOut(t *testing.T) {
 	}
 }
 
+// What goes aside is behind the rest, and the test before it leads there.
+func TestWhatGoesAsideIsOutOfTheWay(t *testing.T) {
+	insns := asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word).WithSymbol("program"),
+		asm.Mov.Imm(asm.R0, 1),
+		asm.And.Imm(asm.R2, 4),
+		{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R2, Offset: 2},
+		jumpAlways,
+		asm.Mov.Imm(asm.R0, 2),
+		asm.StoreMem(asm.R1, 8, asm.R0, asm.DWord),
+		asm.Return(),
+	}
+	folded, err := Program(insns, program{section: make([]byte, sectionSize)}.constants())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[byte]int{0: 5, 4: 7} {
+		packet := make([]byte, packetSize)
+		packet[0] = word
+		if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+			packet[0], packet[3] = 0, word
+		}
+		if _, _, c := run(t, folded, make([]byte, sectionSize), packet); c.Instructions != want {
+			t.Errorf("%d instructions for a word of %d, want %d\n%v", c.Instructions, word, want, folded)
+		}
+	}
+	if last := folded[len(folded)-1]; last.OpCode.JumpOp() != asm.Ja {
+		t.Errorf("want the instruction that goes aside and a jump at the end, got\n%v", folded)
+	}
+}
+
 func drawProgram(t *rapid.T) program {
 	p := program{section: make([]byte, sectionSize)}
 	for i := range sectionSize / 8 {
@@ -97,7 +128,7 @@ func drawProgram(t *rapid.T) program {
 	}
 	start := len(p.insns)
 	for range rapid.IntRange(1, 40).Draw(t, "instructions") {
-		p.insns = append(p.insns, drawInstruction(t))
+		p.insns = append(p.insns, drawInstructions(t)...)
 	}
 	end := len(p.insns)
 	p.insns = append(p.insns, asm.Return())
@@ -127,6 +158,30 @@ func drawNumber(t *rapid.T) uint64 {
 		rapid.SampledFrom([]uint64{0, 1, 1<<64 - 1, 1<<32 - 1, 1 << 31, 1<<31 - 1, 0xff, 64}),
 		rapid.Uint64(),
 	).Draw(t, "number")
+}
+
+// drawInstructions draws one instruction, or a few of which fold makes fewer.
+func drawInstructions(t *rapid.T) asm.Instructions {
+	switch rapid.IntRange(0, 9).Draw(t, "kind of instructions") {
+	case 0: // with a distance of 0 it marks what goes aside
+		return asm.Instructions{jumpAlways}
+	case 1:
+		r := register(t)
+		mask := asm.And.Imm(r, int32(drawNumber(t)))
+		if rapid.Bool().Draw(t, "32 bits") {
+			mask = asm.And.Imm32(r, int32(drawNumber(t)))
+		}
+		jump := asm.Instruction{Dst: r}
+		jump.OpCode = rapid.SampledFrom([]asm.OpCode{
+			asm.JEq.Op(asm.ImmSource), asm.JNE.Op(asm.ImmSource), jump32(asm.JEq), jump32(asm.JNE),
+		}).Draw(t, "condition")
+		return asm.Instructions{mask, jump, jumpAlways, asm.LoadMem(r, asm.R9, 0, asm.Word)}
+	}
+	return asm.Instructions{drawInstruction(t)}
+}
+
+func jump32(op asm.JumpOp) asm.OpCode {
+	return asm.OpCode(asm.Jump32Class).SetJumpOp(op).SetSource(asm.ImmSource)
 }
 
 func drawInstruction(t *rapid.T) asm.Instruction {
@@ -165,8 +220,7 @@ func drawInstruction(t *rapid.T) asm.Instruction {
 	case 11:
 		return asm.Instruction{OpCode: jump.Op(asm.RegSource), Dst: dst, Src: src}
 	case 12:
-		op := asm.OpCode(asm.Jump32Class).SetJumpOp(jump).SetSource(asm.ImmSource)
-		return asm.Instruction{OpCode: op, Dst: dst, Constant: int64(imm)}
+		return asm.Instruction{OpCode: jump32(jump), Dst: dst, Constant: int64(imm)}
 	}
 	return asm.Instruction{OpCode: jump.Op(asm.ImmSource), Dst: dst, Constant: int64(imm)}
 }

@@ -7,14 +7,24 @@ import (
 )
 
 // layout returns the remaining instructions. To need few jumps, it puts an instruction directly behind one that leads to it, where
-// it can. The first instruction stays the first.
+// it can. What goes aside is behind everything else. The first instruction stays the first.
 func (f *function) layout() (asm.Instructions, error) {
 	l := arrangement{places: map[int]int{}}
+	var last []int
 	for starts := []int{0}; len(starts) > 0; {
 		start := starts[0]
 		starts = starts[1:]
-		if _, done := l.places[start]; !done {
-			starts = append(starts, f.chain(&l, start)...)
+		if !l.has(f.skip(start)) {
+			for _, target := range f.chain(&l, f.skip(start)) {
+				if f.isAside(target) {
+					last = append(last, target)
+				} else {
+					starts = append(starts, target)
+				}
+			}
+		}
+		if len(starts) == 0 {
+			starts, last = last, nil
 		}
 	}
 	return l.out, l.resolve()
@@ -27,16 +37,25 @@ type arrangement struct {
 	places  map[int]int // place in out, by old index
 }
 
+func (l *arrangement) has(i int) bool {
+	_, done := l.places[i]
+	return done
+}
+
 func (l *arrangement) add(ins asm.Instruction, target int) {
 	l.out = append(l.out, ins)
 	l.targets = append(l.targets, target)
 }
 
 // chain arranges the instructions that follow one another from start on, until the function ends or goes on with one that has its
-// place already. It returns where the conditional jumps among them lead.
+// place already. It returns where the conditional jumps among them lead, with what is to be skipped there.
 func (f *function) chain(l *arrangement, start int) (targets []int) {
 	for i := start; ; {
-		if _, done := l.places[i]; done {
+		if l.has(i) && isExit(&f.insns[i]) {
+			l.add(f.insns[i], -1) // shorter than the way to it
+			return targets
+		}
+		if l.has(i) {
 			l.add(jumpAlways, i)
 			return targets
 		}
@@ -48,21 +67,23 @@ func (f *function) chain(l *arrangement, start int) (targets []int) {
 			return targets
 		}
 		if isJump(ins) && !isConditional(ins) { // the first instruction of the function: skip passes any other
-			target := f.skip(f.targets[i])
-			l.add(*ins, target)
-			return append(targets, target)
+			l.add(*ins, f.skip(f.targets[i]))
+			return append(targets, f.targets[i])
+		}
+		if !isConditional(ins) {
+			l.add(*ins, -1)
+			i = f.skip(f.behind[i])
+			continue
 		}
 
-		next, target := f.skip(i+1), -1
-		if isConditional(ins) {
-			target = f.skip(f.targets[i])
+		if l.has(f.skip(f.behind[i])) && !l.has(f.skip(f.targets[i])) {
+			f.invert(i)
 		}
+		next, target := f.skip(f.behind[i]), f.skip(f.targets[i])
 		if target != next || i == 0 { // a jump to the next instruction does nothing, but the first has the symbol
 			l.add(*ins, target)
 		}
-		if target >= 0 {
-			targets = append(targets, target)
-		}
+		targets = append(targets, f.targets[i])
 		i = next
 	}
 }
@@ -82,7 +103,7 @@ func (f *function) skip(i int) int {
 func (f *function) onward(i int) (next int, ok bool) {
 	switch {
 	case f.gone[i]:
-		return i + 1, true
+		return f.behind[i], true
 	case isJump(&f.insns[i]) && !isConditional(&f.insns[i]):
 		return f.targets[i], true
 	}

@@ -61,6 +61,8 @@ func (f *function) argumentsOf(call *asm.Instruction) registers {
 		parameters = 0
 	case call.IsBuiltinCall() && asm.BuiltinFunc(call.Constant) == asm.FnXdpGetBuffLen:
 		parameters = 1
+	case call.IsKfuncCall() && call.Reference() == "bpf_cast_to_kern_ctx":
+		parameters = 1
 	}
 	return arguments & (set(asm.R1+asm.Register(parameters)) - 1)
 }
@@ -135,7 +137,7 @@ func (f *function) removeIdleJumps() (removed bool) {
 		if i == 0 || f.gone[i] || !isConditional(&f.insns[i]) {
 			continue
 		}
-		next := f.skip(i + 1)
+		next := f.skip(f.behind[i])
 		if next != i && next == f.skip(f.targets[i]) {
 			f.leaveOut(i)
 			removed = true
