@@ -83,11 +83,13 @@ func oneRule(conf flowtallyFtConfig, tuples []flowtallyFtTuple) flowtallyFtOneRu
 	}
 
 	return flowtallyFtOneRule{
-		AddrMask:  t.Mask[wordAddr],
-		Addr:      t.Key[wordAddr],
 		ProtoMask: int32(binary.NativeEndian.Uint32([]byte{0x3f, 0xff, 0, mask.Proto})), // 0x3fff: a fragment
 		Proto:     binary.NativeEndian.Uint32([]byte{0, 0, 0, key.Proto}),
 		PortsMask: int32(binary.NativeEndian.Uint32(mask.L4[:])),
 		Ports:     binary.NativeEndian.Uint32(key.L4[:]),
+		SrcMask:   int32(binary.NativeEndian.Uint32(mask.Addr[:4])),
+		Src:       binary.NativeEndian.Uint32(key.Addr[:4]),
+		DstMask:   int32(binary.NativeEndian.Uint32(mask.Addr[4:8])),
+		Dst:       binary.NativeEndian.Uint32(key.Addr[4:8]),
 	}
 }

@@ -39,12 +39,14 @@ type flowtallyFtConfig struct {
 	Classes     uint32
 	One         struct {
 		_         structs.HostLayout
-		AddrMask  uint64
-		Addr      uint64
 		ProtoMask int32
 		Proto     uint32
 		PortsMask int32
 		Ports     uint32
+		SrcMask   int32
+		Src       uint32
+		DstMask   int32
+		Dst       uint32
 	}
 	Tuple [8]struct {
 		_      structs.HostLayout
@@ -69,12 +71,14 @@ type flowtallyFtCopy struct {
 
 type flowtallyFtOneRule struct {
 	_         structs.HostLayout
-	AddrMask  uint64
-	Addr      uint64
 	ProtoMask int32
 	Proto     uint32
 	PortsMask int32
 	Ports     uint32
+	SrcMask   int32
+	Src       uint32
+	DstMask   int32
+	Dst       uint32
 }
 
 type flowtallyFtTuple struct {

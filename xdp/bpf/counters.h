@@ -58,13 +58,20 @@ static __always_inline void ft_add(volatile __u64 *c, __u64 n, __u64 bytes)
 /* bpf_get_smp_processor_id. libbpf declares a result of 32 bits, and the compiler would clear the upper half again. */
 static __u64 (*const ft_cpu)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
-/* Counts n packets and their bytes on the counter of a slot. */
-static __always_inline void ft_count(__u64 slot, __u64 n, __u64 bytes)
+/* Counts n packets and their bytes on the counter of a slot, on the CPU with that number. Returns the FT_DROP of the slot. */
+static __always_inline __u64 ft_count_on(__u64 cpu, __u64 slot, __u64 n, __u64 bytes)
 {
-	__u64 at = ft_cpu();
+	__u64 at = cpu;
 
-	if (at >= FT_CONST(cpus))
-		return;
+	/*
+	 * Never. Kernels since 6.8 know that and remove the test, if no other way leads behind it: so the block has an
+	 * instruction.
+	 */
+	if (at >= FT_CONST(cpus)) {
+		FT_ASIDE;
+		asm volatile("%0 &= %1" : "+r"(slot) : "i"(FT_DROP));
+		return slot;
+	}
 
 	/* In this order: the verifier of 6.1 knows nothing of a product whose second factor is no constant. */
 	asm volatile("%0 *= %1" : "+r"(at) : "r"(FT_CONST(cpu_block)));
@@ -74,6 +81,7 @@ static __always_inline void ft_count(__u64 slot, __u64 n, __u64 bytes)
 
 	/* At most 255 at once, so that the low bytes tell how many. A buffer of so many segments is rare. */
 	if (n > 255) {
+		FT_ASIDE;
 		const __u64 each = bytes / n;
 
 		for (int i = 0; i < 0xffff / 255 && n > 255; i++) {
@@ -84,4 +92,11 @@ static __always_inline void ft_count(__u64 slot, __u64 n, __u64 bytes)
 	}
 	ft_add(c, n, bytes);
 	ft_mark(block + FT_CONST(marks) + FT_MARK(offset));
+	return slot & FT_DROP;
+}
+
+/* ft_count_on for this CPU. */
+static __always_inline __u64 ft_count(__u64 slot, __u64 n, __u64 bytes)
+{
+	return ft_count_on(ft_cpu(), slot, n, bytes);
 }

@@ -60,8 +60,10 @@ static __always_inline __u64 ft_length(struct xdp_md *ctx, __u64 linear)
 {
 	struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);
 
-	if (x->flags & FT_HAS_FRAGS)
+	if (x->flags & FT_HAS_FRAGS) {
+		FT_ASIDE;
 		return bpf_xdp_get_buff_len(ctx);
+	}
 	return linear;
 }
 
@@ -88,30 +90,54 @@ int flowtally_xdp(struct xdp_md *ctx)
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(slot, 1, ft_length_again(ctx));
-	return XDP_PASS - (slot & FT_DROP);
+	return XDP_PASS - ft_count(slot, 1, ft_length_again(ctx));
+}
+
+/*
+ * Reports whether a frame that ft_match_one does not know matches the only rule. A function, so that flowtally_xdp_one has no
+ * key on its stack, and nothing in registers that it saves.
+ */
+__noinline int ft_uncommon_one(struct xdp_md *ctx)
+{
+	struct ft_key k;
+
+	if (!ctx)
+		return 0;
+	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	FT_PARSE_UNCOMMON(xdp, ctx, &k, start, end, 0, ft_length(ctx, end - start));
+	return ft_try(&k, 0) ? FT_MATCHES : FT_NO_RULE;
 }
 
 /*
  * flowtally_xdp for a single rule of IPv4, which is in ft_conf.one. It is a program of its own, because the compiler would
- * set registers aside for the searches of flowtally_xdp.
+ * set registers aside for the searches of flowtally_xdp. What a program keeps over a call takes a register that it saves
+ * for its caller: so the slot is loaded behind the last call.
  */
 SEC("xdp.frags")
 int flowtally_xdp_one(struct xdp_md *ctx)
 {
 	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 slot;
+	enum ft_outcome found = ft_match_one(start, end);
 
-	if (!ft_match_one(start, end, &slot)) {
-		struct ft_key k;
-
-		FT_PARSE_UNCOMMON(xdp, ctx, &k, start, end, 0, ft_length(ctx, end - start));
-		slot = ft_try(&k, 0);
+	if (found == FT_UNCOMMON) {
+		FT_ASIDE;
+		found = ft_uncommon_one(ctx);
+		asm volatile("" : "+r"(ctx));
+		start = (void *)(long)ctx->data;
+		end = (void *)(long)ctx->data_end;
 	}
-	if (!slot)
+	if (found != FT_MATCHES) {
+		FT_ASIDE;
 		return XDP_PASS;
-	ft_count(slot, 1, ft_length(ctx, end - start));
-	return XDP_PASS - (slot & FT_DROP);
+	}
+	const __u64 length = ft_length(ctx, end - start), cpu = ft_cpu(), slot = ft_single(0);
+
+	if (!slot) {
+		FT_ASIDE;
+		return XDP_PASS;
+	}
+	return XDP_PASS - ft_count_on(cpu, slot, 1, length);
 }
 
 /* flowtally_xdp for kernels before 6.2, where a program does not see behind its context. */
@@ -128,8 +154,7 @@ int flowtally_xdp61(struct xdp_md *ctx)
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(slot, 1, bpf_xdp_get_buff_len(ctx));
-	return XDP_PASS - (slot & FT_DROP);
+	return XDP_PASS - ft_count(slot, 1, bpf_xdp_get_buff_len(ctx));
 }
 
 static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
@@ -154,8 +179,7 @@ static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 		return FT_NEXT;
 	struct ft_wire w = ft_on_wire(skb, sees, bare);
 
-	ft_count(slot, w.packets, w.bytes);
-	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
+	return ft_count(slot, w.packets, w.bytes) ? FT_SHOT : FT_NEXT;
 }
 
 /* On both hooks: egress in the constants tells which. */

@@ -309,7 +309,8 @@ static __always_inline _Bool ft_outside(__u16 type)
 /* What a parser of common frames has found. */
 enum ft_outcome {
 	FT_PARSED,
-	FT_NO_RULE, /* the EtherType alone tells that no rule matches */
+	FT_MATCHES, /* the only rule */
+	FT_NO_RULE, /* without a key, no rule matches */
 	FT_UNCOMMON,
 };
 
@@ -364,38 +365,54 @@ static __always_inline __u64 ft_under(__u64 v, __s64 mask)
 	return v;
 }
 
-/*
- * Reports whether it could decide a frame with a plain header of IPv4: one that is no fragment. If so, slot is the slot of
- * the only rule, or 0 if the rule does not match.
- */
-static __always_inline _Bool ft_match_one4(void *p, __u64 *slot)
+/* Bytes 2 and 3 of a word of 4, as a number. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FT_UPPER(v) ((v) >> 16)
+#else
+#define FT_UPPER(v) ((v) & 0xffff)
+#endif
+
+/* Reports whether 4 bytes of the frame differ from those of the only rule. A destination port alone is compared without a mask. */
+#define FT_DIFFERS(p, off, field)                                                                                    \
+	(FT_CONST(one.field##_mask) == FT_WORD32(0, 0, 0xff, 0xff) ?                                                 \
+		 ft_load16(p, (off) + 2) != FT_UPPER(FT_CONST(one.field)) :                                          \
+		 (__u32)ft_under(ft_load32(p, off), FT_CONST(one.field##_mask)) != FT_CONST(one.field))
+
+/* ft_match_one for a frame with a plain header of IPv4. The EtherType is 12 bytes behind p. */
+static __always_inline enum ft_outcome ft_match_one4(void *p)
 {
-	*slot = 0;
-	if ((__u32)ft_under(ft_load32(p, 20), FT_CONST(one.proto_mask)) != FT_CONST(one.proto))
-		return !(ft_load16(p, 20) & bpf_htons(0x3fff));
-	if ((__u32)ft_under(ft_load32(p, 34), FT_CONST(one.ports_mask)) != FT_CONST(one.ports))
-		return 1;
-	if (ft_under(ft_load64(p, 26), FT_CONST(one.addr_mask)) != FT_CONST(one.addr))
-		return 1;
-	*slot = ft_single(0);
-	return 1;
+	if (FT_DIFFERS(p, 20, proto)) {
+		FT_ASIDE;
+		return ft_load16(p, 20) & bpf_htons(0x3fff) ? FT_UNCOMMON : FT_NO_RULE;
+	}
+	if (FT_DIFFERS(p, 34, ports) || FT_DIFFERS(p, 30, dst) || FT_DIFFERS(p, 26, src)) {
+		FT_ASIDE;
+		return FT_NO_RULE;
+	}
+	return FT_MATCHES;
 }
 
-/* Reports whether it could decide a frame by the only rule, which is in ft_conf.one. slot: as ft_match_one4 has it. */
-static __always_inline _Bool ft_match_one(void *p, void *end, __u64 *slot)
+/* Compares a frame with the only rule, which is in ft_conf.one. */
+static __always_inline enum ft_outcome ft_match_one(void *p, void *end)
 {
-	if (p + FT_COMMON_MIN > end)
-		return 0;
+	if (p + FT_COMMON_MIN > end) {
+		FT_ASIDE;
+		return FT_UNCOMMON;
+	}
 	if (FT_IS_COMMON4(p))
-		return ft_match_one4(p, slot);
-	*slot = 0;
-	if (ft_outside(ft_load16(p, 12)))
-		return 1;
-	if (!ft_is_tag(ft_load16(p, 12)) || p + FT_COMMON_MIN + 4 > end)
-		return 0;
+		return ft_match_one4(p);
+	FT_ASIDE;
+
+	/* Loaded again: the compiler would keep a copy of the longer word, also for the frames above. */
+	__u16 type = *(const volatile __u16 *)(p + 12);
+
+	if (!ft_is_tag(type))
+		return ft_outside(type) ? FT_NO_RULE : FT_UNCOMMON;
+	if (p + FT_COMMON_MIN + 4 > end)
+		return FT_UNCOMMON;
 	if (!FT_IS_COMMON4(p + 4))
-		return ft_outside(ft_load16(p, 16));
-	return FT_CONST(tuple[0].mask[FT_W_HOT]) & FT_HOT_TAG1 ? 1 : ft_match_one4(p + 4, slot);
+		return ft_outside(ft_load16(p, 16)) ? FT_NO_RULE : FT_UNCOMMON;
+	return FT_CONST(tuple[0].mask[FT_W_HOT]) & FT_HOT_TAG1 ? FT_NO_RULE : ft_match_one4(p + 4);
 }
 
 /*

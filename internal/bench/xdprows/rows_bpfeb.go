@@ -51,12 +51,14 @@ type rowsFtConfig struct {
 	Classes     uint32
 	One         struct {
 		_         structs.HostLayout
-		AddrMask  uint64
-		Addr      uint64
 		ProtoMask int32
 		Proto     uint32
 		PortsMask int32
 		Ports     uint32
+		SrcMask   int32
+		Src       uint32
+		DstMask   int32
+		Dst       uint32
 	}
 	Tuple [8]struct {
 		_      structs.HostLayout
