@@ -92,6 +92,7 @@ static __always_inline __u64 ft_portless4(void *p, __u8 proto)
 	const __u32 need = FT_CONST(need);
 	__u64 hot = FT_CONST(hot4) | FT_PACK(proto, 4, 1);
 
+	FT_ASIDE;
 	if (need & FT_N_GRE && proto == 47)
 		return 0;
 	if (proto == 1)

@@ -88,8 +88,10 @@ int flowtally_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	__u64 slot = ft_classify(&k, &is);
 
-	if (!slot)
+	if (!slot) {
+		FT_ASIDE;
 		return XDP_PASS;
+	}
 	return XDP_PASS - ft_count(slot, 1, ft_length_again(ctx));
 }
 
@@ -152,8 +154,10 @@ int flowtally_xdp61(struct xdp_md *ctx)
 		return XDP_PASS;
 	__u64 slot = ft_classify(&k, &is);
 
-	if (!slot)
+	if (!slot) {
+		FT_ASIDE;
 		return XDP_PASS;
+	}
 	return XDP_PASS - ft_count(slot, 1, bpf_xdp_get_buff_len(ctx));
 }
 
@@ -175,8 +179,10 @@ static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 		return FT_NEXT;
 	__u64 slot = ft_classify(&k, &is);
 
-	if (!slot)
+	if (!slot) {
+		FT_ASIDE;
 		return FT_NEXT;
+	}
 	struct ft_wire w = ft_on_wire(skb, sees, bare);
 
 	return ft_count(slot, w.packets, w.bytes) ? FT_SHOT : FT_NEXT;

@@ -40,6 +40,7 @@ enum ft_class {
 #define FT_CUT 2
 #define FT_LIST 4
 #define FT_FORK 6
+#define FT_IS_CUT(n) ((n) & 2) /* of a node that is no fork */
 #define FT_COUNT(n) ((n) >> 16 & 0xffff)
 #define FT_BASE(n) ((n) >> 32)
 #define FT_LIST_COUNT(n) ((n) >> 28 & 0x7ff)
@@ -78,7 +79,10 @@ static __always_inline __u64 ft_ports(__u64 hot)
 {
 	__u64 v = bpf_be64_to_cpu(hot);
 
-	return v >> 48 | (v >> 7 & 0xff << 17) | (v & 0xffffULL << 32);
+	asm volatile("" : "+r"(v)); /* the compiler would swap the bytes of the source port once more, */
+	v = v >> 48 | (v >> 7 & 0xff << 17) | (v & 0xffffULL << 32);
+	asm volatile("" : "+r"(v)); /* and put a part of the sum on the stack */
+	return v;
 }
 
 /* The bit above each field. */
@@ -187,27 +191,28 @@ static __always_inline __u64 ft_differs(const volatile __u64 *e, const struct ft
 	return ((h->addr & e[2]) ^ e[3]) | ft_outside_bounds(h->ports, e + 4);
 }
 
-/* Returns the rule if it matches, or 0. */
-static __always_inline __u64 ft_one(const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
+/* Returns the entry of the rule if it matches, or NULL. */
+static __always_inline const volatile __u64 *ft_one(const struct ft_key *k, const struct ft_hot_key *h, __u64 rule)
 {
 	const volatile __u64 *e = ft_tree_entry(rule);
 
 	if (ft_differs(e, h) || ((h->hot & e[6]) != e[7]))
-		return 0;
+		return NULL;
 	__u64 words = e[0];
 
 	if (!(words & FT_E_MORE))
-		return rule;
+		return e;
+	FT_ASIDE;
 	/* A rule of words that the parser does not fill is found by the next programs. */
 	if (FT_CONST(need) >> FT_N_INNER) {
 		if (words & ft_filled(-1u) & ~ft_filled(FT_CONST(need)))
-			return 0;
+			return NULL;
 		if (words & FT_E_FIELDS & ~ft_filled(-1u))
-			return ft_rest(k, rule) ? rule : 0;
+			return ft_rest(k, rule) ? e : NULL;
 	} else if (words & FT_E_FIELDS & ~ft_filled(FT_CONST(need))) {
-		return 0;
+		return NULL;
 	}
-	return ft_rest_outer(k, e, words) ? rule : 0;
+	return ft_rest_outer(k, e, words) ? e : NULL;
 }
 
 /* Returns the first rule that matches, or 0, of the next n of a list from at on, at most most. */
@@ -218,9 +223,9 @@ static __always_inline __u64 ft_near(const struct ft_key *k, const struct ft_hot
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < most && i < n; i++) {
-		__u64 rule = ft_one(k, h, list[i]);
+		__u64 rule = list[i];
 
-		if (rule)
+		if (ft_one(k, h, rule))
 			return rule;
 	}
 	return 0;
@@ -260,10 +265,10 @@ static __always_inline __u64 ft_trees(struct ft_key *k, struct ft_hot *words, __
 	}
 #pragma clang loop unroll(disable)
 	for (__u32 g = 1; g <= FT_TREE_GROUPS; g++) {
-		__u64 rule = 0;
+		const volatile __u64 *e = NULL;
 
 #pragma clang loop unroll(disable)
-		for (int i = 0; i < FT_TREE_CUTS && FT_KIND(n) == FT_CUT; i++) {
+		for (int i = 0; i < FT_TREE_CUTS && FT_IS_CUT(n); i++) {
 			__u64 w = n >> 3 & 31, v;
 
 			/*
@@ -281,8 +286,9 @@ static __always_inline __u64 ft_trees(struct ft_key *k, struct ft_hot *words, __
 			n = ft_node(FT_BASE(n) + (ft_shift(v, n >> 8) & FT_COUNT(n)));
 		}
 		if (n)
-			rule = ft_one(k, &h, n);
-		if (!rule && FT_KIND(n)) {
+			e = ft_one(k, &h, n);
+		if (!e && FT_KIND(n)) {
+			__u64 rule;
 			__u32 base = FT_LIST_BASE(n), count = FT_LIST_COUNT(n) - 1;
 
 			rule = ft_near(k, &h, base, count, FT_NEAR);
@@ -296,9 +302,10 @@ static __always_inline __u64 ft_trees(struct ft_key *k, struct ft_hot *words, __
 				ft_get_hot(k, words);
 				h = (struct ft_hot_key){ words->hot, words->addr, ft_ports(words->hot) };
 			}
+			if (rule)
+				e = ft_tree_entry(rule);
 		}
-		if (rule) {
-			const volatile __u64 *e = ft_tree_entry(rule);
+		if (e) {
 			__u64 r = e[1];
 
 			if (r < rank) {

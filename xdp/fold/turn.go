@@ -73,19 +73,33 @@ func inverse(op asm.JumpOp) (asm.JumpOp, bool) {
 	return op, false
 }
 
-// testBits makes one jump of a mask and the comparison of its result with 0, if nobody else reads the result.
+// testBits makes one jump of a mask and the comparison of its result with 0, if nobody else reads the result. If the register is
+// a copy that was made for the mask, the jump tests the original.
 func (f *function) testBits() {
 	live := f.liveBefore()
 	ways := f.ways()
+	before := -1 // the instruction that leads to i alone, and to nothing else
 	for i := range f.insns {
-		mask := &f.insns[i]
-		if i == 0 || f.gone[i] || !isMask(mask) {
+		if f.gone[i] {
 			continue
+		}
+		copied := before
+		before = -1
+		if !f.isConditionalOrEnd(i) && ways[f.skip(f.behind[i])] == 1 {
+			before = i
+		}
+
+		mask := &f.insns[i]
+		if i == 0 || !isMask(mask) || before != i {
+			continue
+		}
+		if copied >= 0 && f.skip(f.behind[copied]) != i {
+			copied = -1
 		}
 		at := f.skip(f.behind[i])
 		jump := &f.insns[at]
-		if ways[at] != 1 || !isConditional(jump) || jump.OpCode.JumpOp() != asm.JNE || jump.OpCode.Source() != asm.ImmSource ||
-			jump.Constant != 0 || jump.Dst != mask.Dst || f.liveBehind(at, live)&set(mask.Dst) != 0 {
+		if !isConditional(jump) || jump.OpCode.JumpOp() != asm.JNE || jump.OpCode.Source() != asm.ImmSource || jump.Constant != 0 ||
+			jump.Dst != mask.Dst || f.liveBehind(at, live)&set(mask.Dst) != 0 {
 			continue
 		}
 		if mask.OpCode.Class() == asm.ALUClass { // the upper half of the result is 0
@@ -94,7 +108,29 @@ func (f *function) testBits() {
 		jump.OpCode = jump.OpCode.SetJumpOp(asm.JSet)
 		jump.Constant = mask.Constant
 		f.leaveOut(i)
+
+		if copied <= 0 {
+			continue
+		}
+		if move := &f.insns[copied]; isCopy(move) && move.Dst == mask.Dst {
+			if move.OpCode.Class() == asm.ALUClass {
+				jump.OpCode = jump.OpCode&^classMask | asm.OpCode(asm.Jump32Class)
+			}
+			jump.Dst = move.Src
+			f.leaveOut(copied)
+		}
 	}
+}
+
+// isConditionalOrEnd reports whether something else than the next instruction may follow.
+func (f *function) isConditionalOrEnd(i int) bool {
+	behind, target := f.next(i)
+	return behind < 0 || target >= 0
+}
+
+// isCopy reports whether an instruction copies a register.
+func isCopy(ins *asm.Instruction) bool {
+	return ins.OpCode.Class().IsALU() && ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.RegSource && ins.Offset == 0
 }
 
 // classMask are the bits of an opcode that tell its class.
