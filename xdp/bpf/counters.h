@@ -64,7 +64,7 @@ static __always_inline __u64 ft_count_on(__u64 cpu, __u64 slot, __u64 n, __u64 b
 	__u64 at = cpu;
 
 	/*
-	 * Never. Kernels since 6.8 know that and remove the test, if no other way leads behind it: so the block has an
+	 * Never. Linux 6.18 knows that and removes the test, if no other way leads behind it: so the block has an
 	 * instruction.
 	 */
 	if (at >= FT_CONST(cpus)) {
