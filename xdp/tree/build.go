@@ -145,7 +145,7 @@ func (b *builder) build(rules []int32, hid Node) Node {
 		b.leave(rules)
 		return b.rules[rules[0]].entry | hid
 	}
-	if b.choiceByHash != nil && b.depth >= b.levels-1 {
+	if b.moves(len(rules)) {
 		b.moveAhead(rules)
 	}
 	if b.depth >= MaxDepth || len(rules) <= b.leaf {
@@ -167,7 +167,7 @@ func (b *builder) betterAsList(rules []int32, cost float64) bool {
 	if b.choiceByHash != nil {
 		return b.depth >= b.levels-1 && cost >= b.listOfSingle(rules)
 	}
-	return len(rules) <= listsUpTo && cost >= listCost(len(rules))
+	return len(rules) <= listsUpTo && cost >= b.listOfGroup(rules)
 }
 
 // prune drops the rules after one that matches every key of the region, because they cannot win. It returns the mark hidden, which

@@ -52,7 +52,7 @@ type rule struct {
 
 	// In the tree being built.
 	copies  int32   // number of leaves with the rule
-	share   float64 // share of its packets that reach the current node; always 1 in a group
+	share   float64 // share of its packets that reach the current node
 	ejected bool    // goes to the next group
 }
 

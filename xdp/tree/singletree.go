@@ -98,24 +98,6 @@ func (b *builder) withLevels(rules []*rule, quota int, weights []float64) (n Nod
 	return n, left
 }
 
-// divideShares divides the share of each rule evenly between its children of a cut. uniteShares reverts that after the cut. In a group
-// both do nothing.
-func (b *builder) divideShares(rules, children []int32) {
-	for k, i := range rules {
-		if b.choiceByHash != nil {
-			b.rules[i].share /= float64(max(children[k], 1))
-		}
-	}
-}
-
-func (b *builder) uniteShares(rules, children []int32) {
-	for k, i := range rules {
-		if b.choiceByHash != nil {
-			b.rules[i].share *= float64(max(children[k], 1))
-		}
-	}
-}
-
 // levelled replaces the function below in a single tree. A mispredicted branch takes longer than a cut, so there most packets should
 // pass the same number of cuts. levelled therefore assumes a cut at each remaining level.
 func (b *builder) levelled(m float64) float64 {
@@ -125,32 +107,6 @@ func (b *builder) levelled(m float64) float64 {
 		cost += nsCut
 	}
 	return cost + nsNextOfSingle*max(m-1, 0)/2
-}
-
-// listOfSingle estimates the walk through a list, in nanoseconds.
-func (b *builder) listOfSingle(rules []int32) float64 {
-	entries, share := 0.0, 0.0
-	for i, r := range rules {
-		share += b.rules[r].share
-		entries += b.rules[r].share * float64(i)
-	}
-	return nsEntry + nsNextOfSingle*entries/share
-}
-
-// moveAhead moves rules with a larger share of packets to the front of a list. A rule may overtake another one only if no packet can
-// match both.
-func (b *builder) moveAhead(rules []int32) {
-	for i, at := range rules {
-		r := b.rules[at]
-		for ; i > 0; i-- {
-			before := b.rules[rules[i-1]]
-			if before.share >= r.share || before.overlaps(r) {
-				break
-			}
-			rules[i] = rules[i-1]
-		}
-		rules[i] = at
-	}
 }
 
 // leaves has statistics about where packets end their walk through a single tree.

@@ -13,6 +13,9 @@ const (
 	nsGroup   = 20.0 // walking another group
 	nsEjected = 4.0  // deciding whether to walk another group
 	nsWord    = 0.3  // per rule, for each word of a cut's nodes
+
+	// A cut is expected to divide the rules of a node in a group by two to this power. Cuts that divide by two are many levels.
+	bitsPerCut = 1.5
 )
 
 // Nanoseconds per packet among 1,000 rules, from a profile. Walk.NS uses them. The builder does not: with these figures, it would make
@@ -38,7 +41,7 @@ func below(m float64) float64 {
 	if m <= 1 {
 		return nsEntry * m
 	}
-	return nsEntry + nsCut*(1+log2(m))
+	return nsEntry + nsCut*(1+log2(m)/bitsPerCut)
 }
 
 // log2 approximates the binary logarithm of a positive number, by straight lines between powers of two.
@@ -52,9 +55,6 @@ func curved(m float64) float64 {
 	f := float64(math.Float64bits(m)&(1<<52-1)) / (1 << 52)
 	return log2(m) + 0.345*f*(1-f)
 }
-
-// listCost estimates the walk through a list of m rules, in nanoseconds.
-func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
 
 // choose returns the best window for a cut, and its cost. ok is false if no cut makes progress: each leaves all rules in some child.
 func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
