@@ -43,5 +43,5 @@
 //
 // A device writes the last word of an entry last. A reader loads this word first, with acquire
 // order on every architecture, so it never sees a new word beside old bytes. No call blocks or
-// enters the kernel, and calls allocate only to report an error.
+// enters the kernel, and calls of readers allocate only to report an error.
 package flexio
