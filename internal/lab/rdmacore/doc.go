@@ -7,5 +7,5 @@
 // software: Root.Preload.
 //
 // Its tests, and the tests of package ibv that use it, carry the build tag releases, because they ask the
-// distribution's archive: `make test-releases`.
+// distribution's archive: `make test-releases`. Those that run foreign programs are in `make test-judges`.
 package rdmacore

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# pair.py SERVER... -- CLIENT...: runs a server, and its client as soon as the server listens. Both have a minute. The status is
+# pair.py SERVER... -- CLIENT...: runs a server, and its client as soon as the server listens. Both have five minutes. The status is
 # 0 when both end with 0.
 import subprocess
 import sys
 import time
 
 at = sys.argv.index('--')
-end = time.time() + 60
+end = time.time() + 300
 
 
 def listens():
@@ -24,7 +24,7 @@ def finish(process):
     except subprocess.TimeoutExpired:
         process.kill()
         out, _ = process.communicate()
-        out += b'\nended after a minute'
+        out += b'\nended after five minutes'
     print(' '.join(process.args), 'ended with', process.returncode, '\n' + out.decode(errors='replace'))
     return process.returncode
 

@@ -2,7 +2,7 @@
 #
 # suite.py DEVICE DONE: runs the cases of rdma-core's suite in /tests that the file DONE does not name yet, and appends to it
 # each outcome as "CASE<tab>OUTCOME<tab>REASON". A case begins with the outcome "died": a process that a case ends leaves it
-# there, and the next process goes on behind it. A case has two minutes.
+# there, and the next process goes on behind it. A case has five minutes.
 import importlib.machinery
 import os
 import signal
@@ -26,7 +26,7 @@ def say(case, outcome, reason=''):
 class Result(unittest.TestResult):
     def startTest(self, case):
         super().startTest(case)
-        signal.alarm(120)
+        signal.alarm(300)
         say(case, 'died')
 
     def addSuccess(self, case):
