@@ -24,8 +24,9 @@ type Cache struct {
 	Dir string
 	Log *slog.Logger // nil discards
 
-	suite   string   // "": the suite that this machine installs from
-	options []string // of apt, before the command's own
+	suite   string            // "": the suite that this machine installs from
+	options []string          // of apt, before the command's own
+	shown   map[string]string // what apt-cache has shown of packages, by name; nil: ask each time
 }
 
 // DefaultDir is FLOWTALLY_VM_CACHE; for root /var/cache/flowtally-vm, for
@@ -209,16 +210,28 @@ var errNoField = errors.New("no such field")
 
 // field returns a field of the version that would be installed, as apt-cache shows it.
 func (c Cache) field(ctx context.Context, name, field string) (string, error) {
-	out, err := c.apt(ctx, "", "apt-cache", "show", "--no-all-versions", name)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(out)) {
-		if v, ok := strings.CutPrefix(line, field+": "); ok {
-			return strings.TrimSpace(v), nil
+	text, shown := c.shown[name]
+	if !shown {
+		out, err := c.apt(ctx, "", "apt-cache", "show", "--no-all-versions", name)
+		if err != nil {
+			return "", err
 		}
+		text = string(out)
+	}
+	if value, is := lineOf(text, field); is {
+		return value, nil
 	}
 	return "", fmt.Errorf("asking apt-cache for %s: %w: %s", name, errNoField, field)
+}
+
+// lineOf returns the value of a field in the text of apt-cache.
+func lineOf(text, field string) (value string, is bool) {
+	for line := range strings.Lines(text) {
+		if v, is := strings.CutPrefix(line, field+": "); is {
+			return strings.TrimSpace(v), true
+		}
+	}
+	return "", false
 }
 
 // apt runs a program of apt, over the lists of the suite.

@@ -187,8 +187,8 @@ esac
 case "$0 $*" in
 *indextargets*) . /etc/os-release; echo "$VERSION_CODENAME main http://archive.example/debian/" ;;
 *update) [ ! -e '` + dir + `/down' ] || { echo "E: no route to host" >&2; exit 100; } ;;
-*apt-cache*) [ ! -e '` + dir + `/torn=1.0' ] || [ $last != torn ] || { echo "E: no packages found" >&2; exit 100; }
-	echo "Version: 1.0"; [ $last != tool ] || echo "Depends: libx (>= 1), debconf" ;;
+*apt-cache*) [ $last != torn ] || { echo "E: no packages found" >&2; exit 100; }
+	[ $last = silent ] || echo "Package: $last"; echo "Version: 1.0"; [ $last != tool ] || echo "Depends: libx (>= 1), debconf" ;;
 *dpkg-deb*) mkdir "$3" && cp "$2" "$3/content" ;;
 *download*) echo "$last" >x.deb; touch "` + dir + `/$last" ;;
 esac
@@ -212,6 +212,9 @@ esac
 	}
 	if got, err := s.WithLibraries(t.Context(), "torn"); err == nil || !strings.Contains(err.Error(), "no packages found") {
 		t.Errorf("a package whose dependencies are not known: %v, %v", got, err)
+	}
+	if got, err := s.WithLibraries(t.Context(), "silent"); err == nil || !strings.Contains(err.Error(), "shows no package silent") {
+		t.Errorf("a package that apt-cache does not show: %v, %v", got, err)
 	}
 	say(t, dir, "down", "")
 	_, err = c.Suite(t.Context(), "next")

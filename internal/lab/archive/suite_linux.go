@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -100,44 +101,67 @@ func (c Cache) debian(ctx context.Context) (string, error) {
 // every library and every part of Python that they depend on.
 func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[string]string, error) {
 	dirs := make(map[string]string)
+	c.shown = make(map[string]string)
 	for len(packages) > 0 {
-		name := packages[0]
-		packages = packages[1:]
-		if dirs[name] != "" {
-			continue
+		if err := c.show(ctx, packages); err != nil {
+			return nil, fmt.Errorf("asking for packages of %s: %w", c.suite, err)
 		}
-		dir, err := c.Package(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		dirs[name] = dir
-		depends, err := c.depends(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("getting the libraries of package %s of %s: %w", name, c.suite, err)
-		}
-		for d := range strings.SplitSeq(depends, ",") {
-			first, _, _ := strings.Cut(strings.TrimSpace(d), " ")
-			first, _, _ = strings.Cut(first, ":")
-			part := strings.HasPrefix(first, "lib") || strings.HasPrefix(first, "python3")
-			if part && !strings.HasSuffix(first, "-dev") {
-				packages = append(packages, first)
+		var next []string
+		for _, name := range packages {
+			if dirs[name] != "" {
+				continue
 			}
+			dir, err := c.Package(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			dirs[name] = dir
+			depends, err := c.field(ctx, name, "Depends")
+			if err != nil && !errors.Is(err, errNoField) {
+				return nil, fmt.Errorf("getting the libraries of package %s of %s: %w", name, c.suite, err)
+			}
+			next = append(next, parts(depends)...)
 		}
+		packages = slices.DeleteFunc(next, func(name string) bool { return dirs[name] != "" })
 	}
 	return dirs, nil
 }
 
-// depends returns the field Depends of a package, "" where it lacks the field. The lock keeps other
-// processes from updating the lists meanwhile, of which apt-cache then reads a part.
-func (c Cache) depends(ctx context.Context, name string) (string, error) {
+// parts returns the libraries and the parts of Python in a field Depends.
+func parts(depends string) []string {
+	var names []string
+	for d := range strings.SplitSeq(depends, ",") {
+		first, _, _ := strings.Cut(strings.TrimSpace(d), " ")
+		first, _, _ = strings.Cut(first, ":")
+		part := strings.HasPrefix(first, "lib") || strings.HasPrefix(first, "python3")
+		if part && !strings.HasSuffix(first, "-dev") {
+			names = append(names, first)
+		}
+	}
+	return names
+}
+
+// show keeps the fields of packages in c.shown. One call of apt-cache takes as long for many packages as for one. The
+// lock keeps other processes from updating the lists meanwhile, of which apt-cache then reads a part.
+func (c Cache) show(ctx context.Context, packages []string) error {
 	unlock, err := lockDir(c.Dir)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
-	depends, err := c.field(ctx, name, "Depends")
-	if errors.Is(err, errNoField) {
-		return "", nil
+	out, err := c.apt(ctx, "", "apt-cache", append([]string{"show", "--no-all-versions"}, packages...)...)
+	if err != nil {
+		return err
 	}
-	return depends, err
+	for stanza := range strings.SplitSeq(string(out), "\n\n") {
+		if name, is := lineOf(stanza, "Package"); is {
+			c.shown[name] = stanza
+		}
+	}
+	for _, name := range packages {
+		if c.shown[name] == "" {
+			return fmt.Errorf("apt-cache shows no package %s", name)
+		}
+	}
+	return nil
 }
