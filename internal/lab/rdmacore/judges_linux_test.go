@@ -106,6 +106,14 @@ func (c *court) seat(libs ibvtest.Libs) error {
 			}
 		}
 	}
+	// The installation of bookworm's libpsm-infinipath1 makes this link (update-alternatives).
+	psm, err := filepath.Glob(filepath.Join(c.Dir, "usr/lib/libpsm1/libpsm_infinipath.so.1.*"))
+	if err == nil && len(psm) == 1 {
+		err = os.Symlink("libpsm1/"+filepath.Base(psm[0]), filepath.Join(c.Dir, "usr/lib/libpsm_infinipath.so.1"))
+	}
+	if err != nil {
+		return err
+	}
 	if err := unpackSuite(filepath.Join(c.dirs["python3-pyverbs"], "usr/share/doc/rdma-core/tests"), filepath.Join(c.Dir, "tests")); err != nil {
 		return err
 	}
