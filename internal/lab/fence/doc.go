@@ -1,5 +1,6 @@
 // Package fence runs the fenced commands of the README and of docs/*.md, and
-// compares the output that a document shows with the real one. It has only tests.
+// compares the output that a document shows with the real one. [Parse] and [Matches] serve tests that run
+// the fences of a document elsewhere.
 //
 // # Fences
 //
@@ -9,7 +10,7 @@
 //	```console                      run each command; the lines behind a command are its output
 //	```console fails                the last command must end with an exit code other than 0
 //	```console until="TEXT"         the last command stays in the background; its output has TEXT
-//	```console not-run: REASON      not run
+//	```console not-run: REASON      not run here; may stand behind the words above, for a test that runs the fence
 //	```sh                           a script: run it, show no output
 //	```yaml file=lb.yaml            write the fence to this file, and run nothing
 //

@@ -34,20 +34,21 @@ func TestFencesSayHowTheyRun(t *testing.T) {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		check(t, err)
-		fences, errs := parse(string(data))
+		fences, errs := Parse(string(data))
 		for _, err := range errs {
 			t.Errorf("%s: %v", filepath.Base(path), err)
 		}
 		for _, f := range fences {
-			all, err := f.commands()
+			if f.NotRun != "" {
+				not++
+				t.Logf("%s:%d is not run: %s", filepath.Base(path), f.Line, f.NotRun)
+				continue
+			}
+			all, err := f.Commands()
 			if err != nil {
 				t.Errorf("%s: %v", filepath.Base(path), err)
 			}
 			run += len(all)
-			if f.notRun != "" {
-				not++
-				t.Logf("%s:%d is not run: %s", filepath.Base(path), f.line, f.notRun)
-			}
 		}
 	}
 	t.Logf("%d commands run, %d fences are not run", run, not)
@@ -87,8 +88,8 @@ func TestDocuments(t *testing.T) {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		check(t, err)
-		fences, _ := parse(string(data)) // TestFencesSayHowTheyRun reports its mistakes
-		if !slices.ContainsFunc(fences, fence.runs) {
+		fences, _ := Parse(string(data)) // TestFencesSayHowTheyRun reports its mistakes
+		if !slices.ContainsFunc(fences, Fence.Runs) {
 			continue
 		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -97,7 +98,7 @@ func TestDocuments(t *testing.T) {
 				if t.Failed() {
 					return // the commands of a document build on one another
 				}
-				if f.runs() {
+				if f.Runs() {
 					walk(t, s, root, filepath.Base(path), f)
 				}
 			}
@@ -124,33 +125,33 @@ func programs(t *testing.T, root string) string {
 }
 
 // walk runs the commands of one fence, or writes its file.
-func walk(t *testing.T, s *session, root, document string, f fence) {
+func walk(t *testing.T, s *session, root, document string, f Fence) {
 	t.Helper()
-	if f.file != "" {
+	if f.File != "" {
 		// The shell writes it: only its namespace has the copy of the repository.
 		text := filepath.Join(s.dir, "text")
-		check(t, os.WriteFile(text, []byte(f.text), 0o644))
-		f.file = fmt.Sprintf("mkdir -p %s && cp %s %s", filepath.Dir(f.file), text, f.file)
-		if code, _, both := s.run(command{text: f.file}, ""); code != 0 {
-			t.Errorf("%s:%d: writing the file: %d\n%s", document, f.line, code, both)
+		check(t, os.WriteFile(text, []byte(f.Text), 0o644))
+		f.File = fmt.Sprintf("mkdir -p %s && cp %s %s", filepath.Dir(f.File), text, f.File)
+		if code, _, both := s.run(Command{Text: f.File}, ""); code != 0 {
+			t.Errorf("%s:%d: writing the file: %d\n%s", document, f.Line, code, both)
 		}
 		return
 	}
-	all, err := f.commands()
+	all, err := f.Commands()
 	check(t, err)
 	for i, c := range all {
 		last := i == len(all)-1
 		until := ""
 		if last {
-			until = f.until
+			until = f.Until
 		}
 		code, stdout, both := s.run(c, until)
-		if fails := last && f.fails; (code != 0) != fails {
-			t.Errorf("%s:%d: %s\nended with %d, want failure: %t; its output:\n%s", document, c.line, c.text, code, fails, both)
+		if fails := last && f.Fails; (code != 0) != fails {
+			t.Errorf("%s:%d: %s\nended with %d, want failure: %t; its output:\n%s", document, c.Line, c.Text, code, fails, both)
 			return
 		}
-		if len(trimEmpty(c.output)) > 0 && !matches(c.output, stdout) && !matches(c.output, both) {
-			t.Errorf("%s:%d: %s\nthe document shows:\n%s\nthe command printed:\n%s", document, c.line, c.text, strings.Join(c.output, "\n"), both)
+		if len(trimEmpty(c.Output)) > 0 && !Matches(c.Output, stdout) && !Matches(c.Output, both) {
+			t.Errorf("%s:%d: %s\nthe document shows:\n%s\nthe command printed:\n%s", document, c.Line, c.Text, strings.Join(c.Output, "\n"), both)
 			return
 		}
 	}

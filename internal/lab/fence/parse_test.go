@@ -9,26 +9,26 @@ import (
 
 func TestAFenceYieldsItsCommandsAndTheirOutput(t *testing.T) {
 	const document = "Text.\n\n```console until=\"counting\" fails\n$ cat >a <<'EOF'\n# no command\nEOF\n# run \\\n  --now\nout\n```\n" +
-		"```console not-run: needs a card\n# rdma\n```\n```yaml file=lb.yaml\na: b\n```\n```go\nfunc\n```\n"
-	fences, errs := parse(document)
+		"```console until=\"up\" not-run: needs a card\n# rdma\n```\n```yaml file=lb.yaml\na: b\n```\n```go\nfunc\n```\n"
+	fences, errs := Parse(document)
 	if len(errs) > 0 || len(fences) != 4 {
 		t.Fatalf("%d fences, %v", len(fences), errs)
 	}
-	if f := fences[0]; f.until != "counting" || !f.fails || f.line != 3 || !f.runs() {
+	if f := fences[0]; f.Until != "counting" || !f.Fails || f.Line != 3 || !f.Runs() {
 		t.Errorf("%+v", f)
 	}
-	got, err := fences[0].commands()
-	want := []command{{4, false, "cat >a <<'EOF'\n# no command\nEOF", nil}, {7, true, "run \\\n  --now", []string{"out"}}}
-	if err != nil || !cmp.Equal(got, want, cmp.AllowUnexported(command{})) {
-		t.Errorf("%v\n%s", err, cmp.Diff(want, got, cmp.AllowUnexported(command{})))
+	got, err := fences[0].Commands()
+	want := []Command{{4, false, "cat >a <<'EOF'\n# no command\nEOF", nil}, {7, true, "run \\\n  --now", []string{"out"}}}
+	if err != nil || !cmp.Equal(got, want, cmp.AllowUnexported(Command{})) {
+		t.Errorf("%v\n%s", err, cmp.Diff(want, got, cmp.AllowUnexported(Command{})))
 	}
-	if f := fences[1]; f.runs() || f.notRun != "needs a card" {
+	if f := fences[1]; f.Runs() || f.NotRun != "needs a card" || f.Until != "up" {
 		t.Errorf("%+v", f)
 	}
-	if f := fences[2]; !f.runs() || f.file != "lb.yaml" {
+	if f := fences[2]; !f.Runs() || f.File != "lb.yaml" {
 		t.Errorf("%+v", f)
 	}
-	if fences[3].runs() {
+	if fences[3].Runs() {
 		t.Error("Go is run")
 	}
 }
@@ -41,11 +41,11 @@ func TestMistakesOfFencesAreRefused(t *testing.T) {
 		"```\nsudo make install\n```\n": "line 2: a fence without a language holds the command",
 		"```console\n$ true\n":          "line 1: the fence does not end",
 	} {
-		if _, errs := parse(document); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+		if _, errs := Parse(document); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("%q: %v, want %s", document, errs, want)
 		}
 	}
-	if _, err := (fence{line: 1, language: "console", text: "output\n"}).commands(); err == nil {
+	if _, err := (Fence{Line: 1, Language: "console", Text: "output\n"}).Commands(); err == nil {
 		t.Error("output without a command is accepted")
 	}
 }
@@ -71,8 +71,8 @@ func TestOutputMayDifferOnlyInFiguresThatVary(t *testing.T) {
 		{"pid 17 at 2026-11-22T10:00:01Z on 02:42:ac:11:00:02", "pid 4 at 2027-01-02T11:12:13.5Z on 0e:42:ac:11:00:ff\n", true},
 		{"AGE  SOURCE\n---- ----", "AGE     SOURCE\n------- ------\n", true},
 	} {
-		if got := matches(strings.Split(c.shown, "\n"), c.output); got != c.want {
-			t.Errorf("matches(%q, %q) = %t", c.shown, c.output, got)
+		if got := Matches(strings.Split(c.shown, "\n"), c.output); got != c.want {
+			t.Errorf("Matches(%q, %q) = %t", c.shown, c.output, got)
 		}
 	}
 }

@@ -109,9 +109,9 @@ func machine(t *testing.T) *lab.Netns {
 }
 
 // wrap returns the line that runs the script of a command in the shell.
-func (s *session) wrap(c command, script string) string {
-	first, _, _ := strings.Cut(c.text, " ")
-	if c.root || s.owner.Uid == "0" || first == "cd" || first == "export" {
+func (s *session) wrap(c Command, script string) string {
+	first, _, _ := strings.Cut(c.Text, " ")
+	if c.Root || s.owner.Uid == "0" || first == "cd" || first == "export" {
 		return ". " + script
 	}
 	return fmt.Sprintf("setpriv --reuid=%s --regid=%s --init-groups env HOME=%s USER=%s bash %s",
@@ -119,11 +119,11 @@ func (s *session) wrap(c command, script string) string {
 }
 
 // run runs a command. With until, it leaves the command in the background once its output has that text.
-func (s *session) run(c command, until string) (code int, stdout, both string) {
+func (s *session) run(c Command, until string) (code int, stdout, both string) {
 	s.t.Helper()
 	s.n++
 	base := filepath.Join(s.dir, strconv.Itoa(s.n))
-	check(s.t, os.WriteFile(base, []byte(c.text+"\n"), 0o644))
+	check(s.t, os.WriteFile(base, []byte(c.Text+"\n"), 0o644))
 	line := fmt.Sprintf("{ trap : TERM; %[1]s; } >%[2]s.out 2>%[2]s.err", s.wrap(c, base), base)
 	if until != "" {
 		fmt.Fprintf(s.in, "{ %s; } & jobs_of_document=\"$jobs_of_document $!\"; echo %d 0 >&3\n", line, s.n)
@@ -137,7 +137,7 @@ func (s *session) run(c command, until string) (code int, stdout, both string) {
 		stdout, both = string(out), string(out)+string(messages)
 	}
 	if until != "" {
-		lab.Eventually(s.t, fmt.Sprintf("the output of %q with %q", c.text, until), func() bool {
+		lab.Eventually(s.t, fmt.Sprintf("the output of %q with %q", c.Text, until), func() bool {
 			read()
 			return strings.Contains(both, until)
 		})

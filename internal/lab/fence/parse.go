@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// fence is one fenced block of a document.
-type fence struct {
-	line     int    // of the opening mark
-	language string // "" where the info string is empty
-	file     string // the text is written to this file
-	notRun   string // the reason
-	fails    bool   // of the last command
-	until    string // the output of the last command, which stays in the background
-	text     string
+// Fence is one fenced block of a document.
+type Fence struct {
+	Line     int    // of the opening mark
+	Language string // "" where the info string is empty
+	File     string // the text is written to this file
+	NotRun   string // why the documents' own test does not run the fence
+	Fails    bool   // of the last command
+	Until    string // the output of the last command, which stays in the background
+	Text     string
 }
 
-// command is one command of a fence, with the output that the document shows.
-type command struct {
-	line   int
-	root   bool
-	text   string
-	output []string
+// Command is one command of a fence, with the output that the document shows.
+type Command struct {
+	Line   int
+	Root   bool
+	Text   string
+	Output []string
 }
 
 var (
@@ -33,9 +33,9 @@ var (
 	likeCommand = regexp.MustCompile(`^(?:[$#] |(?:sudo |\w+=\S+ )*(?:\S*flowtally|go|make|curl|apt|dpkg|kubectl|systemctl) [a-z-])`)
 )
 
-// parse returns the fences of a document, and an error for each info string that it cannot read.
-func parse(document string) (fences []fence, errs []error) {
-	var open *fence
+// Parse returns the fences of a document, and an error for each info string that it cannot read.
+func Parse(document string) (fences []Fence, errs []error) {
+	var open *Fence
 	for i, line := range strings.Split(document, "\n") {
 		info, marked := strings.CutPrefix(strings.TrimLeft(line, " "), "```")
 		switch {
@@ -44,76 +44,77 @@ func parse(document string) (fences []fence, errs []error) {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("line %d: %w", i+1, err))
 			}
-			f.line = i + 1
+			f.Line = i + 1
 			open = &f
 		case open != nil && marked && info == "":
 			fences = append(fences, *open)
 			open = nil
 		case open != nil:
-			if open.language == "" && likeCommand.MatchString(line) {
+			if open.Language == "" && likeCommand.MatchString(line) {
 				errs = append(errs, fmt.Errorf("line %d: a fence without a language holds the command %q: begin it with ```console or ```sh", i+1, line))
 			}
-			open.text += line + "\n"
+			open.Text += line + "\n"
 		}
 	}
 	if open != nil {
-		errs = append(errs, fmt.Errorf("line %d: the fence does not end", open.line))
+		errs = append(errs, fmt.Errorf("line %d: the fence does not end", open.Line))
 	}
 	return fences, errs
 }
 
-func parseInfo(info string) (f fence, err error) {
-	f.language, info, _ = strings.Cut(strings.TrimSpace(info), " ")
-	if reason, is := strings.CutPrefix(info, "not-run:"); is {
-		if f.notRun = strings.TrimSpace(reason); f.notRun == "" {
-			return f, fmt.Errorf("not-run without a reason")
-		}
-		return f, nil
-	}
+func parseInfo(info string) (f Fence, err error) {
+	f.Language, info, _ = strings.Cut(strings.TrimSpace(info), " ")
 	for rest := info; rest != ""; {
+		if reason, is := strings.CutPrefix(rest, "not-run:"); is {
+			if f.NotRun = strings.TrimSpace(reason); f.NotRun == "" {
+				return f, fmt.Errorf("not-run without a reason")
+			}
+			return f, nil
+		}
 		m := infoWord.FindStringSubmatch(rest)
 		if m == nil {
 			return f, fmt.Errorf("info string %q: expected fails, file=NAME, until=\"TEXT\" or not-run: REASON", rest)
 		}
-		f.fails = f.fails || strings.HasPrefix(m[0], "fails")
-		f.file += m[1]
-		f.until += m[2]
+		f.Fails = f.Fails || strings.HasPrefix(m[0], "fails")
+		f.File += m[1]
+		f.Until += m[2]
 		rest = rest[len(m[0]):]
 	}
 	return f, nil
 }
 
-// runs reports whether the fence has something to run or to write.
-func (f fence) runs() bool {
-	return f.notRun == "" && (f.file != "" || f.language == "console" || f.language == "sh")
+// Runs reports whether the fence has something to run or to write.
+func (f Fence) Runs() bool {
+	return f.NotRun == "" && (f.File != "" || f.Language == "console" || f.Language == "sh")
 }
 
-// commands returns the commands of a fence. A script of language sh is one command.
-func (f fence) commands() (all []command, err error) {
+// Commands returns the commands of a fence of language console or sh, also where the fence is not run. A script of
+// language sh is one command.
+func (f Fence) Commands() (all []Command, err error) {
 	switch {
-	case !f.runs() || f.file != "":
+	case f.File != "" || f.Language != "console" && f.Language != "sh":
 		return nil, nil
-	case f.language == "sh":
-		return []command{{line: f.line + 1, text: f.text}}, nil
+	case f.Language == "sh":
+		return []Command{{Line: f.Line + 1, Text: f.Text}}, nil
 	}
-	lines := strings.Split(strings.TrimSuffix(f.text, "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(f.Text, "\n"), "\n")
 	for i := 0; i < len(lines); i++ {
 		if !prompt.MatchString(lines[i]) {
 			if len(all) == 0 {
-				return nil, fmt.Errorf("line %d: %q comes before the first command", f.line+1+i, lines[i])
+				return nil, fmt.Errorf("line %d: %q comes before the first command", f.Line+1+i, lines[i])
 			}
 			c := &all[len(all)-1]
-			c.output = append(c.output, lines[i])
+			c.Output = append(c.Output, lines[i])
 			continue
 		}
-		c := command{line: f.line + 1 + i, root: lines[i][0] == '#', text: lines[i][2:]}
+		c := Command{Line: f.Line + 1 + i, Root: lines[i][0] == '#', Text: lines[i][2:]}
 		for strings.HasSuffix(lines[i], `\`) && i+1 < len(lines) {
 			i++
-			c.text += "\n" + lines[i]
+			c.Text += "\n" + lines[i]
 		}
-		for end := heredoc.FindStringSubmatch(c.text); end != nil && i+1 < len(lines); {
+		for end := heredoc.FindStringSubmatch(c.Text); end != nil && i+1 < len(lines); {
 			i++
-			c.text += "\n" + lines[i]
+			c.Text += "\n" + lines[i]
 			if strings.TrimSpace(lines[i]) == end[1] {
 				break
 			}
@@ -143,13 +144,16 @@ const (
 var (
 	grouped = regexp.MustCompile(`^[0-9]{1,3}(?:,[0-9]{3})+(?:[^0-9,]|$)`)
 	plain   = regexp.MustCompile(`^[0-9]{4,}(?:[^0-9-]|$)`) // and no date
-	// like has the numbers that a number of a document stands for.
-	like = strings.NewReplacer(
+)
+
+// like returns the replacer that puts for a number of a document the numbers for which it stands.
+func like() *strings.Replacer {
+	return strings.NewReplacer(
 		anyNumber, "["+anyNumber+groupedNumber+plainNumber+"]",
 		groupedNumber, "["+anyNumber+groupedNumber+"]",
 		plainNumber, "["+anyNumber+plainNumber+"]",
 	)
-)
+}
 
 func markOf(number string) string {
 	switch {
@@ -167,8 +171,8 @@ func simplify(line string) string {
 	return strings.TrimSpace(blanks.ReplaceAllString(dashes.ReplaceAllString(line, "-"), " "))
 }
 
-// matches reports whether the output is the one that the document shows.
-func matches(shown []string, output string) bool {
+// Matches reports whether the output is the one that the document shows.
+func Matches(shown []string, output string) bool {
 	var want, got strings.Builder
 	for _, line := range trimEmpty(shown) {
 		if strings.TrimSpace(line) == "…" {
@@ -179,7 +183,7 @@ func matches(shown []string, output string) bool {
 			if i > 0 {
 				want.WriteString(" ?.* ?")
 			}
-			want.WriteString(like.Replace(regexp.QuoteMeta(simplify(part))))
+			want.WriteString(like().Replace(regexp.QuoteMeta(simplify(part))))
 		}
 		want.WriteString(`\n`)
 	}
