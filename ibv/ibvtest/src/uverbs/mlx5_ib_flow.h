@@ -32,6 +32,7 @@ struct mlx5_ib_mcounters {
 	struct nic_counter hw;      /* has the values of all flows since the object was made */
 	struct mlx5_ib_flow_counters_desc *desc;
 	uint32_t ncounters, max_index; /* max_index 0: not bound */
+	uint64_t cached[2];            /* the values of the last read from the hardware, with the mutant read_cache */
 	bool readable;                 /* it was bound once: before that the kernel has no function to read it */
 };
 
