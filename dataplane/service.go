@@ -121,6 +121,10 @@ type Rejection struct {
 	Always bool
 }
 
+// NoRDMADevice is the reason of a [Rejection] by backend rdma on a host whose kernel has no RDMA. It is no mistake: most
+// hosts are so.
+const NoRDMADevice = "no RDMA device here"
+
 // Event is a change that a program may react to.
 type Event struct {
 	Time   time.Time

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -61,6 +62,9 @@ func (s *choices) find(word flow.Backend) (open []backend.Backend, refused []dat
 		reason := "the instance was started without it; start it with a configuration that names backend " + name
 		if err := s.absent[name]; err != nil {
 			reason = strings.TrimPrefix(backend.ReasonOf(err), "backend "+name+": ")
+			if noVerbs := (*backend.NoVerbsError)(nil); errors.As(err, &noVerbs) {
+				reason = dataplane.NoRDMADevice
+			}
 		}
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason, Always: true})
 	}

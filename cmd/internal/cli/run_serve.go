@@ -167,11 +167,15 @@ func (r *running) announce() error {
 }
 
 // logPlacements logs the reasons shared by all flows. If each is set, it also logs for every flow where it is counted and
-// why not elsewhere, without repeating the shared reasons.
+// why not elsewhere, without repeating the shared reasons. That the host has no RDMA is logged once at debug, when the
+// backend is opened.
 func (r *running) logPlacements(placements []dataplane.Placement, level slog.Level, each bool) {
 	log := r.env.Logger
 	shared := view.SharedRejections(view.Rejections(placements))
 	for _, rejected := range shared {
+		if rejected.Reason == dataplane.NoRDMADevice {
+			continue
+		}
 		log.Info("none by "+rejected.Backend, "reason", rejected.Reason)
 	}
 	if !each {
@@ -181,7 +185,7 @@ func (r *running) logPlacements(placements []dataplane.Placement, level slog.Lev
 	for _, p := range placements {
 		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", view.Source(p.Source)}
 		for _, rejected := range p.Rejected {
-			if !slices.Contains(shared, rejected) {
+			if !slices.Contains(shared, rejected) && rejected.Reason != dataplane.NoRDMADevice {
 				attrs = append(attrs, "not_"+rejected.Backend, rejected.Reason)
 			}
 		}

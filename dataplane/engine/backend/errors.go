@@ -25,3 +25,14 @@ type noDevice struct{ error }
 
 func (e *noDevice) Unwrap() error        { return e.error }
 func (e *noDevice) Is(target error) bool { return target == ErrNoDevice }
+
+// NoVerbsError says that the kernel of the host has no RDMA. It is an ErrNoDevice.
+type NoVerbsError struct{ Err error }
+
+func (e *NoVerbsError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of listing the devices.
+func (e *NoVerbsError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrNoDevice.
+func (e *NoVerbsError) Is(target error) bool { return target == ErrNoDevice }

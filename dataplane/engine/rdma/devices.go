@@ -42,7 +42,7 @@ type portInfo struct {
 func (b *Backend) openDevices() error {
 	infos, err := b.listPorts()
 	if errors.Is(err, probe.ErrNotSupported) {
-		return backend.NoDevice(err)
+		return &backend.NoVerbsError{Err: err}
 	}
 	if err != nil {
 		return err
