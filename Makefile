@@ -107,7 +107,7 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	for unit in flowtally.service flowtally-export.service; do \
 		sed 's|=/usr/local/bin/|=$(PREFIX)/bin/|; s|/etc/flowtally.yaml|$(SYSCONFDIR)/flowtally.yaml|' configs/systemd/$$unit | install -m 0644 /dev/stdin "$(to)/lib/systemd/system/$$unit"; done
 	install -m 0644 configs/systemd/tmpfiles.conf "$(to)/lib/tmpfiles.d/flowtally.conf"
-	install -m 0644 configs/systemd/rdma.conf configs/rdma.yaml configs/queue-pairs.yaml "$(to)/share/doc/flowtally"
+	install -m 0644 configs/systemd/rdma.conf configs/rdma.yaml configs/queue-pairs.yaml configs/queue-pairs-efa.yaml "$(to)/share/doc/flowtally"
 	"$(BIN)/flowtally" completion bash | install -m 0644 /dev/stdin "$(to)/share/bash-completion/completions/flowtally"
 	"$(BIN)/flowtally" completion zsh | install -m 0644 /dev/stdin "$(to)/share/zsh/site-functions/_flowtally"
 	"$(BIN)/flowtally" completion fish | install -m 0644 /dev/stdin "$(to)/share/fish/vendor_completions.d/flowtally.fish"

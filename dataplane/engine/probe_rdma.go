@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/trial/child"
@@ -69,4 +70,22 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 		})}
 	}
 	return out
+}
+
+// SuggestQueuePair asks a device for the type and the GID index of its queue pairs, in a process of its own by command,
+// because verbs of a device that nobody has tried may crash. It returns false if the device does not tell: an instance
+// with the queue pair tells why.
+func SuggestQueuePair(rdma dataplane.RDMAConfig, device string, command trial.Command) (dataplane.QueuePair, bool) {
+	r := trial.Request{Device: device, Probe: FeatureCompletions, RDMA: rdma}
+	var reply trial.Reply
+	if command.Path == "" {
+		reply = child.Probe(r, nil)
+	} else {
+		g := trial.New(trial.Options{RDMA: rdma, Command: command, Logger: slog.New(slog.DiscardHandler)})
+		reply = g.Probe(r, []string{FeatureCompletions})
+	}
+	if reply.QueuePair == nil {
+		return dataplane.QueuePair{}, false
+	}
+	return *reply.QueuePair, true
 }

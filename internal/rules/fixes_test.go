@@ -46,6 +46,10 @@ var carriedOut = map[string]string{
 	"dataplane/engine/poll: raise poll.period, then: flowtally apply; or give the process more CPU":  "dataplane/engine.TestFixOfLatePollCyclesEndsTheCondition",
 	"dataplane/engine/poll: restart the instance: totals go on; report the text if it happens again": "dataplane/engine.TestFixOfASourceThatCannotBeReadLetsTheTotalGoOn",
 
+	"dataplane/engine/queuepair: install rdma-core 65 where the device is an EFA; the next best source counts the same completions":                      "internal/lab/rdmacore/hour_linux_test.go: func TestKernelFirstHourOfAnEFA(",
+	"dataplane/engine/queuepair: post send, or install a newer rdma-core where the device has it":                                                        "internal/lab/rdmacore/hour_linux_test.go: func TestKernelFirstHourOfAnEFA(",
+	"dataplane/engine/queuepair: set `type: …` of the queue pair in the configuration":                                                                   "internal/lab/rdmacore/hour_linux_test.go: func TestKernelFirstHourOfAnEFA(",
+	"dataplane/engine/queuepair: use the next best source, which counts the same completions":                                                            "internal/lab/rdmacore/hour_linux_test.go: func TestKernelFirstHourOfAnEFA(",
 	"dataplane/engine/queuepair: look after the peer, then connect it anew: flowtally queue-pairs connect …":                                             "dataplane/engine.TestEverySourceCountsTheSame",
 	"dataplane/engine/queuepair: remove the cause that the text names, then: flowtally queue-pairs connect … [ADDRESS]":                                  "dataplane/engine.TestAConnectionThatFailsHalfWayIsACondition",
 	"dataplane/engine/queuepair: restart the instance; report the device if it happens again":                                                            "dataplane/engine.TestASourceThatFailsIsReplaced",

@@ -100,7 +100,7 @@ func testInstalledFiles(t *testing.T, root string) {
 		library, "lib/" + soname, "lib/libflowtally.so", "lib/pkgconfig/flowtally.pc",
 		"lib/systemd/system/flowtally.service", "lib/systemd/system/flowtally-export.service", "lib/tmpfiles.d/flowtally.conf",
 		"share/bash-completion/completions/flowtally", "share/fish/vendor_completions.d/flowtally.fish", "share/zsh/site-functions/_flowtally",
-		"share/doc/flowtally/copyright", "share/doc/flowtally/queue-pairs.yaml", "share/doc/flowtally/rdma.conf", "share/doc/flowtally/rdma.yaml",
+		"share/doc/flowtally/copyright", "share/doc/flowtally/queue-pairs-efa.yaml", "share/doc/flowtally/queue-pairs.yaml", "share/doc/flowtally/rdma.conf", "share/doc/flowtally/rdma.yaml",
 	} {
 		want = append(want, prefix+"/"+name)
 	}

@@ -27,7 +27,7 @@ type selftestCmd struct {
 	Wait       time.Duration `help:"With --receive: how long the first frame may take." default:"1m" placeholder:"DURATION"`
 	Mode       string        `help:"Where the XDP program of the test runs: ${enum}." enum:"auto,native,generic" default:"auto"`
 	RDMADevice string        `name:"rdma-device" help:"Also test this RDMA device, with two queue pairs." placeholder:"NAME"`
-	GIDIndex   int           `name:"gid-index" help:"The row of the GID table that is the queue pairs' own address." default:"1" placeholder:"N"`
+	GIDIndex   *int          `name:"gid-index" help:"The row of the GID table that is the queue pairs' own address. Without it the device is asked." placeholder:"N"`
 	Config     string        `short:"c" help:"Take the section rdma of this configuration file: the libraries." placeholder:"FILE"`
 	DryRun     bool          `help:"Print the actions of the test, and do nothing."`
 	Yes        bool          `short:"y" help:"Do not ask."`
@@ -109,6 +109,9 @@ func (c *selftestCmd) options(env *Env) selftest.Options {
 		Mode:      dataplane.Mode(c.Mode),
 		Device:    c.RDMADevice,
 		GIDIndex:  c.GIDIndex,
+		Suggest: func(rdma dataplane.RDMAConfig, device string) (dataplane.QueuePair, bool) {
+			return engine.SuggestQueuePair(rdma, device, engine.SelfTrial())
+		},
 		Start: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
 			e, err := engine.New(ctx, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
 			if err != nil {

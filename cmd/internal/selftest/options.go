@@ -35,7 +35,10 @@ type Options struct {
 	Mode     dataplane.Mode // of the temporary instance's XDP hook
 	RDMA     dataplane.RDMAConfig
 	Device   string // an RDMA device; "": none
-	GIDIndex int
+	GIDIndex *int   // nil: the row that Suggest returns
+	// Suggest returns the type and the GID index of a device's queue pairs, or false if the device does not tell. Nil:
+	// type rc and row 0.
+	Suggest func(rdma dataplane.RDMAConfig, device string) (dataplane.QueuePair, bool)
 	// Start starts an instance in this process.
 	Start func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error)
 	// Running connects to the running instance. Nil: do not look for one.

@@ -18,7 +18,8 @@ const (
 // testRDMA sends messages between two queue pairs of a device, and compares their number with the counted completions of
 // both.
 func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
-	cfg := o.pairConfig()
+	suggested := o.suggest()
+	cfg := o.pairConfig(suggested)
 	svc, err := o.Start(ctx, cfg)
 	if err != nil {
 		rep.add(notTested("rdma", err.Error()))
@@ -48,9 +49,9 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	if err != nil {
 		return fmt.Errorf("listing the queue pairs: %w", err)
 	}
-	sourceByPair := make(map[string]string)
+	stateByPair := make(map[string]dataplane.QueuePairState)
 	for _, q := range pairs {
-		sourceByPair[q.Name] = q.Source.String()
+		stateByPair[q.Name] = q
 	}
 
 	for _, end := range []struct{ pair, counter string }{{near, nearSent}, {far, farReceived}} {
@@ -59,10 +60,12 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 			return err
 		}
 		p := Part{
-			Name:    "rdma " + end.counter,
-			Source:  sourceByPair[end.pair],
-			Sent:    posted.Completed,
-			Counted: v.Packets,
+			Name:      "rdma " + end.counter,
+			Source:    stateByPair[end.pair].Source.String(),
+			QueuePair: fmt.Sprintf("type %s, gid_index %d", suggested.Type, suggested.GIDIndex),
+			Sent:      posted.Completed,
+			Counted:   v.Packets,
+			Rejected:  betterSources(stateByPair[end.pair]),
 		}
 		p.judge()
 		if errs := posted.Errors + v.Bytes; errs > 0 {
@@ -74,8 +77,36 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	return nil
 }
 
+// suggest returns the type and the GID index of the queue pairs: those of the device, and what the caller has chosen.
+func (o Options) suggest() dataplane.QueuePair {
+	q := dataplane.QueuePair{Type: dataplane.RC}
+	if o.Suggest != nil {
+		if suggested, ok := o.Suggest(o.RDMA, o.Device); ok {
+			q = suggested
+		}
+	}
+	if o.GIDIndex != nil {
+		q.GIDIndex = *o.GIDIndex
+	}
+	return q
+}
+
+// betterSources returns the reason against the device's own counters if ibv_poll_cq counts. The other sources are of
+// mlx5: the reason against them is the same on every device of another driver.
+func betterSources(q dataplane.QueuePairState) (reasons []string) {
+	if len(q.Source.Devices) != 1 || q.Source.Devices[0].Mode != dataplane.Mode(dataplane.SourcePollCQ) {
+		return nil
+	}
+	for _, r := range q.Rejected {
+		if r.Backend == string(dataplane.SourceCompCntr) {
+			reasons = append(reasons, r.Backend+": "+r.Reason)
+		}
+	}
+	return reasons
+}
+
 // pairConfig returns the configuration of an instance with two queue pairs connected with one another.
-func (o Options) pairConfig() dataplane.Config {
+func (o Options) pairConfig(q dataplane.QueuePair) dataplane.Config {
 	count := func(name string, operation dataplane.Operation) []dataplane.CompletionCounter {
 		return []dataplane.CompletionCounter{{Name: name, Operations: []dataplane.Operation{operation}}}
 	}
@@ -86,14 +117,16 @@ func (o Options) pairConfig() dataplane.Config {
 			{
 				Name:     near,
 				Device:   o.Device,
-				GIDIndex: o.GIDIndex,
+				Type:     q.Type,
+				GIDIndex: q.GIDIndex,
 				Connect:  far,
 				Counters: count(nearSent, dataplane.Send),
 			},
 			{
 				Name:     far,
 				Device:   o.Device,
-				GIDIndex: o.GIDIndex,
+				Type:     q.Type,
+				GIDIndex: q.GIDIndex,
 				Counters: count(farReceived, dataplane.Recv),
 			},
 		},

@@ -22,6 +22,8 @@ type Part struct {
 	Result string `json:"result"`
 	Reason string `json:"reason"` // of a difference, or for no test
 	Source string `json:"source"` // that counted
+	// QueuePair is the type and the GID index of the queue pairs of an RDMA part, and empty for other parts.
+	QueuePair string `json:"queue_pair"`
 	// Rejected are the better backends that did not count, each with the reason: "rdma: …".
 	Rejected []string `json:"rejected"`
 	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host,
@@ -144,6 +146,9 @@ func (p *Part) note() string {
 	var notes []string
 	if p.Reason != "" {
 		notes = append(notes, p.Reason)
+	}
+	if p.QueuePair != "" {
+		notes = append(notes, p.QueuePair)
 	}
 	if p.ByteBasis != "" {
 		notes = append(notes, p.ByteBasis)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -56,7 +57,7 @@ const leastLimit = words.LeastLimit
 func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error) {
 	caps, err := e.ctx.QueryCompCntrCaps()
 	if err != nil {
-		return nil, "", err
+		return nil, "", noDeviceCounters(e.cfg.Device, err)
 	}
 	if most := uint64(e.cq.CQE() + wcBatch); caps.MaxValue < 2*most {
 		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads they may do so twice: %w",
@@ -108,6 +109,25 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 		return nil, "", err
 	}
 	return c, modeExternal, nil
+}
+
+// noDeviceCounters says of an error of ibv_query_comp_cntr_caps who lacks completion counters: the library, which then
+// has no such function, or the device and its driver.
+func noDeviceCounters(device string, err error) error {
+	lacks := &probe.UnsupportedError{
+		Feature: "a completion counter",
+		Object:  device,
+		Reason:  "the device, or its driver in the kernel, has none",
+		Fix:     "use the next best source, which counts the same completions",
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSYS):
+		lacks.Reason = "this libibverbs has none, which came with rdma-core 65"
+		lacks.Fix = "install rdma-core 65 where the device is an EFA; the next best source counts the same completions"
+	case !errors.Is(err, probe.ErrNotSupported):
+		return err
+	}
+	return fmt.Errorf("%w: %w", lacks, err)
 }
 
 // checkCounts returns the reason why the device's counters cannot count cfg, or nil.

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -221,10 +222,30 @@ func (e *endpoint) queryOperations() error {
 	return nil
 }
 
+// lacks returns an error if the device has no such operation: see queryOperations.
+func (e *endpoint) lacks(op dataplane.Operation) error {
+	var access ibv.AccessFlags
+	switch op {
+	case dataplane.RDMAWrite:
+		access = ibv.AccessRemoteWrite
+	case dataplane.RDMARead:
+		access = ibv.AccessRemoteRead
+	}
+	if !e.cfg.Type.RDMA() || e.remoteAccess&access == access {
+		return nil
+	}
+	return &probe.UnsupportedError{
+		Feature: string(op),
+		Object:  e.cfg.Device,
+		Reason:  "efadv_query_device does not name it: the device lacks it, or this libefa does not know it (rdma-core 44 knows no rdma_write)",
+		Fix:     "post send, or install a newer rdma-core where the device has it",
+	}
+}
+
 // queryAddress reads the LID and the GID of the port. A port with neither cannot be reached.
 func (e *endpoint) queryAddress() error {
 	if n := e.port.GIDTblLen; e.cfg.GIDIndex > 0 && e.cfg.GIDIndex >= n {
-		return fmt.Errorf("port %d has %d GIDs, and gid_index is %d: see `ibv_devinfo -v`: %w", e.cfg.Port, n, e.cfg.GIDIndex, dataplane.ErrInvalid)
+		return fmt.Errorf("gid_index is %d, and the GID table of port %d of %s has %s: %w", e.cfg.GIDIndex, e.cfg.Port, e.cfg.Device, rowsOf(n), dataplane.ErrInvalid)
 	}
 	e.local.LID = e.port.LID
 	if e.cfg.Type == dataplane.RawPacket {
@@ -267,6 +288,14 @@ func (e *endpoint) poll(dst []ibv.WC) (int, error) {
 	return e.cq.Poll(dst)
 }
 
+// rowsOf describes a GID table of n rows, and says which row to configure.
+func rowsOf(n int) string {
+	if n == 1 {
+		return "row 0 alone: set `gid_index: 0` of the queue pair in the configuration"
+	}
+	return fmt.Sprintf("the rows 0 to %d: set `gid_index` of the queue pair to one that `ibv_devinfo -v` shows", n-1)
+}
+
 // createQueues makes the completion queue and the queue pair, in RESET. The completion queue has an entry for
 // every operation that can be outstanding, so it never overruns. It has one batch more for ringSource: the device
 // must not overwrite a polled completion before we have read it in the ring.
@@ -295,7 +324,10 @@ func (e *endpoint) createQueues() (err error) {
 			MaxRecvSGE: 1,
 		},
 	})
-	return err
+	if err != nil {
+		return e.refusedType(err)
+	}
+	return nil
 }
 
 // destroyQueues undoes createQueues. The order matters: readers leave the device's words first; then the queue

@@ -158,6 +158,9 @@ func (w *worker) startJob(j *job) error {
 	}
 	e := w.endpoint
 	rdma := j.op != opSend
+	if lacks := e.lacks(dataplane.Operations()[j.op]); lacks != nil {
+		return fmt.Errorf("queue pair %q: posting %s: %w", w.cfg.Name, dataplane.Operations()[j.op], lacks)
+	}
 	if rdma && e.peer.RKey == 0 && e.peer.Addr == 0 {
 		return fmt.Errorf("queue pair %q: posting %s: the address of its peer has no addr and rkey: connect it to an address with both: %w",
 			w.cfg.Name, dataplane.Operations()[j.op], dataplane.ErrInvalid)

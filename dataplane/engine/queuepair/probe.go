@@ -32,6 +32,9 @@ func Probe(lib *ibv.Library, device string) []probe.Result {
 	if collapsed >= 0 {
 		reason += "; on request by collapsed_cq"
 	}
+	if q, err := Suggest(lib, device); err == nil {
+		reason += fmt.Sprintf("; configure `type: %s` and `gid_index: %d`", q.Type, q.GIDIndex)
+	}
 	return []probe.Result{{
 		Feature: FeatureCompletions,
 		Object:  device,

@@ -25,6 +25,8 @@ type Reply struct {
 	Devices []Device
 	Results []probe.Result
 	Refused string
+	// QueuePair is how to configure queue pairs of the device, in the reply of the probe of completions. Nil: unknown.
+	QueuePair *dataplane.QueuePair
 }
 
 // Device is an entry of the list of devices, filled by rdma.DescribeDevice.

@@ -17,7 +17,7 @@ import (
 
 // Preload puts the uverbs kernel in software in front of the root's libraries: it copies so (ibvtest.Libs.Kernel)
 // into the root, mounts /proc there until the end of the test, and names the netdevs of the root's devices in sysfs,
-// in the order of Devices. It returns the environment for Run: the variable LD_PRELOAD. The caller adds the
+// in the order of Devices. A name that is empty leaves the device without a netdev, as an EFA is. It returns the environment for Run: the variable LD_PRELOAD. The caller adds the
 // environment of an ibvtest.Env whose devices are Env(netdevs).
 //
 // Programs that use the devices must run in the network namespace of the netdevs: call Run inside lab.Netns.Do.

@@ -60,5 +60,10 @@ func Probe(r trial.Request, calls ibv.Calls) (reply trial.Reply) {
 			reply.Results = p.run(lib, r.Device)
 		}
 	}
+	if r.Probe == queuepair.FeatureCompletions {
+		if q, err := queuepair.Suggest(lib, r.Device); err == nil {
+			reply.QueuePair = &q
+		}
+	}
 	return reply
 }
