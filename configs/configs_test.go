@@ -52,7 +52,7 @@ mirror:
   mode: 0640
 poll: {period: 1ms, idle_period: 20ms, busy: true, cpu: 3}
 xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, worst_cost: 900, keep_pins: true, tcx: last, beside: [refuse]}
-rdma: {library: /opt/lib/libibverbs.so.1, mlx5: /opt/lib/libmlx5.so.1, commands_per_second: 500, steal: true, audit: true}
+rdma: {library: /opt/lib/libibverbs.so.1, mlx5: /opt/lib/libmlx5.so.1, commands_per_second: 500, byte_basis: l2-fcs-untagged, steal: true, audit: true}
 flows:
   - name: web
     match: tcp dport 443
@@ -75,7 +75,7 @@ flows:
 		Poll: dataplane.PollConfig{Period: time.Millisecond, IdlePeriod: 20 * time.Millisecond, Busy: true, CPU: 3},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, WorstCost: 900, KeepPins: true, TCX: "last", Beside: []dataplane.Beside{"refuse"}},
 		RDMA: dataplane.RDMAConfig{
-			Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 500, Steal: true, Audit: true,
+			Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 500, ByteBasis: "l2-fcs-untagged", Steal: true, Audit: true,
 		},
 		Flows: []flow.Flow{
 			{Name: "web", Match: match(t, "tcp dport 443"), Priority: 7, Direction: flow.Egress, Action: flow.Drop, Interface: "eth1", Backend: "rdma", Latency: true,

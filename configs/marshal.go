@@ -211,7 +211,10 @@ type rdmaYAML struct {
 	EFA               string `yaml:"efa,omitempty"`
 	CommandsPerSecond int    `yaml:"commands_per_second,omitempty"`
 	Steal             bool   `yaml:"steal,omitempty"`
-	Audit             bool   `yaml:"audit,omitempty"`
+
+	ByteBasis dataplane.ByteBasis `yaml:"byte_basis,omitempty"`
+
+	Audit bool `yaml:"audit,omitempty"`
 }
 
 type flowYAML struct {

@@ -152,6 +152,7 @@ func (d *decoder) rdma(n *yaml.Node, r *dataplane.RDMAConfig) {
 		entry{"mlx5", d.library(&r.MLX5, "rdma.mlx5", "libmlx5.so.1")},
 		entry{"efa", d.library(&r.EFA, "rdma.efa", "libefa.so.1")},
 		entry{"commands_per_second", d.int(&r.CommandsPerSecond, "rdma.commands_per_second", 0, mostCommands)},
+		entry{"byte_basis", word(d, &r.ByteBasis, "rdma.byte_basis", dataplane.ByteBases()...)},
 		entry{"steal", d.bool(&r.Steal, "rdma.steal")},
 		entry{"audit", d.bool(&r.Audit, "rdma.audit")},
 	)

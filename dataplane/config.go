@@ -207,9 +207,30 @@ type RDMAConfig struct {
 	// Steal allows a device to count a flow by taking its packets away from the kernel, if it has no other way.
 	Steal bool
 
+	// ByteBasis says which bytes of a frame the flow counters of the devices count. flowtally selftest measures it: no
+	// document of a vendor tells. Empty means [BasisUnknown].
+	ByteBasis ByteBasis
+
 	// Audit makes XDP count the same flows beside the device from the start, at the full cost of XDP. If the device
 	// fails, XDP takes over without missing a packet.
 	Audit bool
+}
+
+// ByteBasis says which bytes of a frame count. The mirror has it for each counter.
+type ByteBasis string
+
+const (
+	BasisL2            ByteBasis = "l2"              // the frame with its VLAN tags, without FCS: as XDP counts
+	BasisL2Untagged    ByteBasis = "l2-untagged"     // without VLAN tag, without FCS
+	BasisL2FCS         ByteBasis = "l2-fcs"          // with VLAN tags and FCS
+	BasisL2FCSUntagged ByteBasis = "l2-fcs-untagged" // without VLAN tag, with FCS
+	BasisL3            ByteBasis = "l3"              // from the IP header on
+	BasisUnknown       ByteBasis = "unknown"
+)
+
+// ByteBases returns every basis.
+func ByteBases() []ByteBasis {
+	return []ByteBasis{BasisL2, BasisL2Untagged, BasisL2FCS, BasisL2FCSUntagged, BasisL3, BasisUnknown}
 }
 
 // PinDir returns the directory of the instance's pins.

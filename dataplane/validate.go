@@ -208,6 +208,9 @@ func (p *problems) checkRDMA(c RDMAConfig) {
 	if n := c.CommandsPerSecond; n < 0 || n > mostCommands {
 		p.add("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)
 	}
+	if b := c.ByteBasis; b != "" && !slices.Contains(ByteBases(), b) {
+		p.add("rdma.byte_basis %q: use l2, l2-untagged, l2-fcs, l2-fcs-untagged, l3 or unknown", b)
+	}
 	for _, lib := range []struct{ field, path string }{
 		{"library", c.Library},
 		{"mlx5", c.MLX5},

@@ -62,6 +62,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 			CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
 			Steal:             c.RDMA.Steal,
 			Audit:             c.RDMA.Audit,
+			ByteBasis:         string(c.RDMA.ByteBasis),
 		},
 	}
 	if out.Interfaces, err = interfacesToProto(c.Interfaces); err != nil {
@@ -72,7 +73,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		c.Instance, string(c.Backend), string(c.Start),
 		c.Mirror.Path, c.Mirror.WaitGroup, c.Mirror.LiveGroup, c.Mirror.WordsGroup,
 		c.XDP.PinDir,
-		c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA,
+		c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA, string(c.RDMA.ByteBasis),
 	}
 	for _, s := range append(carried, c.Words...) {
 		if !utf8.ValidString(s) {
@@ -140,6 +141,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			Library:           p.GetRdma().GetLibrary(),
 			MLX5:              p.GetRdma().GetMlx5(),
 			EFA:               p.GetRdma().GetEfa(),
+			ByteBasis:         dataplane.ByteBasis(p.GetRdma().GetByteBasis()),
 			CommandsPerSecond: num("rdma.commands_per_second", p.GetRdma().GetCommandsPerSecond()),
 			Steal:             p.GetRdma().GetSteal(),
 			Audit:             p.GetRdma().GetAudit(),

@@ -73,7 +73,7 @@ func TestConfigCrossesTheWireUnchanged(t *testing.T) {
 			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), WorstCost: rapid.Int().Draw(t, "worst"), KeepPins: rapid.Bool().Draw(t, "keep"), TCX: rapid.StringN(0, 5, 20).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse", "tcx"}}).Draw(t, "beside")},
 			RDMA: dataplane.RDMAConfig{
 				Library: rapid.StringN(0, 5, 20).Draw(t, "library"), MLX5: rapid.StringN(0, 5, 20).Draw(t, "mlx5"), EFA: rapid.StringN(0, 5, 20).Draw(t, "efa"),
-				CommandsPerSecond: rapid.Int().Draw(t, "commands"), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
+				CommandsPerSecond: rapid.Int().Draw(t, "commands"), ByteBasis: dataplane.ByteBasis(rapid.StringN(0, 5, 20).Draw(t, "basis")), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
 			},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "interfaces") {

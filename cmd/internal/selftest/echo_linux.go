@@ -96,9 +96,6 @@ func (r *run) echoOfPeer() echoKind {
 	return e
 }
 
-// ethernetHead is the length of an Ethernet header.
-const ethernetHead = 14
-
 // socket opens a raw ICMP socket on the interface.
 func (r *run) socket(ctx context.Context, network string) (net.PacketConn, error) {
 	listen := net.ListenConfig{}

@@ -22,9 +22,6 @@ const magic = "flowtally selftest"
 
 const headLen = len(magic) + 8 + 4 + 4
 
-// tagLen is the length of a VLAN tag.
-const tagLen = 4
-
 // sizeOf returns the size of frame n without a tag. The sizes differ, so that a wrong byte basis shows.
 func sizeOf(n int) int { return 60 + n%8*136 }
 
@@ -107,6 +104,9 @@ func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagg
 			return fmt.Errorf("sending on %s: %w", r.Interface, err)
 		}
 		p.Sent++
+		if tagged {
+			p.tagged++
+		}
 		p.SentBytes += uint64(len(b))
 		if n%32 == 31 {
 			time.Sleep(time.Millisecond) // limit the rate to about 30,000 frames a second
@@ -209,7 +209,7 @@ func (r *run) receive(ctx context.Context) error {
 		return nil
 	}
 	*p.Received = a.n
-	p.Sent, p.SentBytes = a.sent()
+	p.Sent, p.SentBytes, p.tagged = a.sent()
 	if err := r.count(ctx, &p, f.Name); err != nil {
 		return err
 	}
@@ -308,16 +308,17 @@ func (a *arrivals) add(b []byte, own net.HardwareAddr, tagged bool) bool {
 	return true
 }
 
-// sent returns the number of sent frames and their bytes.
-func (a *arrivals) sent() (packets, bytes uint64) {
+// sent returns the number of sent frames, their bytes, and how many of them have a tag.
+func (a *arrivals) sent() (packets, bytes, tagged uint64) {
 	for s, total := range a.totalBySeries {
 		for n := range total {
 			packets++
 			bytes += uint64(sizeOf(n))
 			if s.tagged {
 				bytes += tagLen
+				tagged++
 			}
 		}
 	}
-	return packets, bytes
+	return packets, bytes, tagged
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/dataplane"
 )
 
 // Results of a part.
@@ -38,6 +39,8 @@ type Part struct {
 	CountedBytes uint64 `json:"counted_bytes"`
 	// ByteBasis is the measured one: the difference between counted and sent bytes of each packet, and its meaning.
 	ByteBasis string `json:"byte_basis"`
+
+	tagged uint64 // of the counted frames: those with a VLAN tag
 }
 
 // Report is the result of a selftest.
@@ -48,6 +51,9 @@ type Report struct {
 	Parts     []Part `json:"parts"`
 	Exact     bool   `json:"exact"`    // no part differs
 	Complete  bool   `json:"complete"` // every part was tested
+	// ByteBasis is the word for rdma.byte_basis, measured on the frames that RDMA devices counted. It is "unknown" if the
+	// measurement fits no word, or fits another one for each direction, and empty if no device counted frames.
+	ByteBasis dataplane.ByteBasis `json:"byte_basis"`
 }
 
 func (r *Report) add(p Part) {
@@ -65,7 +71,83 @@ func (r *Report) finish() {
 		r.Exact = r.Exact && p.Result != Differs
 		r.Complete = r.Complete && p.Result != NotTested
 	}
+	r.ByteBasis = r.rdmaBasis()
 }
+
+// rdmaBasis measures the basis over the parts that RDMA devices counted. A card may treat received frames in another
+// way than sent ones.
+func (r *Report) rdmaBasis() dataplane.ByteBasis {
+	sums := make(map[string]Part) // by direction
+	for _, p := range r.Parts {
+		if !strings.HasPrefix(p.Source, "rdma:") || p.SentBytes == 0 || p.Counted != p.Sent {
+			continue
+		}
+		direction, _, _ := strings.Cut(strings.ReplaceAll(p.Name, "-", " "), " ")
+		sum := sums[direction]
+		sum.Counted += p.Counted
+		sum.tagged += p.tagged
+		sum.SentBytes += p.SentBytes
+		sum.CountedBytes += p.CountedBytes
+		sums[direction] = sum
+	}
+
+	var found dataplane.ByteBasis
+	for _, sum := range sums {
+		basis := sum.basis()
+		if found != "" && basis != found {
+			return dataplane.BasisUnknown
+		}
+		found = basis
+	}
+	return found
+}
+
+// basis returns the basis that explains the counted bytes, or BasisUnknown. Frames without and with a tag must be among
+// the counted ones: a tag of four bytes that is left out looks like the FCS that is added.
+func (p *Part) basis() dataplane.ByteBasis {
+	more := int64(p.CountedBytes - p.SentBytes)
+	frames, tagged := int64(p.Counted), int64(p.tagged)
+	if tagged == 0 || tagged == frames {
+		return dataplane.BasisUnknown
+	}
+	switch more {
+	case 0:
+		return dataplane.BasisL2
+	case -tagLen * tagged:
+		return dataplane.BasisL2Untagged
+	case fcsLen * frames:
+		return dataplane.BasisL2FCS
+	case fcsLen*frames - tagLen*tagged:
+		return dataplane.BasisL2FCSUntagged
+	case -ethernetHead*frames - tagLen*tagged:
+		return dataplane.BasisL3
+	}
+	return dataplane.BasisUnknown
+}
+
+// basisWords says a basis in words.
+func basisWords(b dataplane.ByteBasis) string {
+	switch b {
+	case dataplane.BasisL2:
+		return "layer 2 with the VLAN tag and without FCS, as XDP counts"
+	case dataplane.BasisL2Untagged:
+		return "layer 2 without the VLAN tag and without FCS"
+	case dataplane.BasisL2FCS:
+		return "layer 2 with the VLAN tag and with FCS"
+	case dataplane.BasisL2FCSUntagged:
+		return "layer 2 without the VLAN tag and with FCS"
+	case dataplane.BasisL3:
+		return "layer 3"
+	}
+	return "it fits no known basis, or differs between sent and received frames"
+}
+
+// Lengths of parts of a frame, in bytes.
+const (
+	tagLen       = 4 // of a VLAN tag
+	fcsLen       = 4
+	ethernetHead = 14
+)
 
 // Tested reports whether a part was tested.
 func (r *Report) Tested() bool {
@@ -103,6 +185,10 @@ func (p *Part) judgePackets() {
 func (p *Part) judgeBytes() {
 	more := int64(p.CountedBytes - p.SentBytes)
 	each := more / int64(p.Counted)
+	if basis := p.basis(); basis != dataplane.BasisUnknown { // of frames without and with a tag
+		p.ByteBasis = basisWords(basis)
+		return
+	}
 	if each*int64(p.Counted) != more {
 		p.Result = Differs
 		p.Reason = fmt.Sprintf("%+d bytes, which is not the same for each packet", more)
@@ -137,7 +223,11 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		t.Add(p.Name, p.Result, format.Count(p.Sent), received, format.Count(p.Counted), format.Count(p.SentBytes), format.Count(p.CountedBytes), p.Source, p.note())
 	}
-	_, err := io.WriteString(w, t.Render())
+	text := t.Render()
+	if r.ByteBasis != "" {
+		text += fmt.Sprintf("\nThe RDMA device counts bytes of %s: rdma: {byte_basis: %s}\n", basisWords(r.ByteBasis), r.ByteBasis)
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
 

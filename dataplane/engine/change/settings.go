@@ -54,6 +54,7 @@ func normal(c dataplane.Config) dataplane.Config {
 	c.Poll.Period = cmp.Or(c.Poll.Period, dataplane.DefaultPollPeriod)
 	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, dataplane.DefaultIdlePeriod))
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
+	c.RDMA.ByteBasis = cmp.Or(c.RDMA.ByteBasis, dataplane.BasisUnknown)
 	c.XDP.TCX = cmp.Or(c.XDP.TCX, "first")
 	if len(c.XDP.Beside) == 0 {
 		c.XDP.Beside = dataplane.Besides()

@@ -299,14 +299,14 @@ func (f *entry) source() dataplane.Source {
 }
 
 // basis returns the unit of bytes. The software device counts layer 2 without FCS. For real devices no public source says
-// whether VLAN tags and FCS are counted.
-func (f *entry) basis() string {
+// whether VLAN tags and FCS are counted: standard is what the configuration says.
+func (f *entry) basis(standard dataplane.ByteBasis) string {
 	for _, p := range f.devices {
 		if p.dev.driver != "ibvtest" {
-			return "unknown"
+			return string(cmp.Or(standard, dataplane.BasisUnknown))
 		}
 	}
-	return "l2"
+	return string(dataplane.BasisL2)
 }
 
 // takes reports whether hardware keeps packets of the flow from the kernel.

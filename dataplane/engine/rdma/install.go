@@ -180,7 +180,7 @@ func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 			ID:     x.id,
 			Cookie: b.lastCookie,
 			Source: x.source(),
-			Basis:  x.basis(),
+			Basis:  x.basis(b.opts.RDMA.ByteBasis),
 			Takes:  x.takes(),
 		}
 	}

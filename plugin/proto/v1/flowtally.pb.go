@@ -2418,6 +2418,7 @@ type RDMAConfig struct {
 	Steal             bool                   `protobuf:"varint,4,opt,name=steal,proto3" json:"steal,omitempty"`
 	Audit             bool                   `protobuf:"varint,5,opt,name=audit,proto3" json:"audit,omitempty"`
 	Efa               string                 `protobuf:"bytes,6,opt,name=efa,proto3" json:"efa,omitempty"`
+	ByteBasis         string                 `protobuf:"bytes,7,opt,name=byte_basis,json=byteBasis,proto3" json:"byte_basis,omitempty"` // "l2", "l2-untagged", "l2-fcs", "l2-fcs-untagged", "l3", "unknown"; "" means unknown
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2490,6 +2491,13 @@ func (x *RDMAConfig) GetAudit() bool {
 func (x *RDMAConfig) GetEfa() string {
 	if x != nil {
 		return x.Efa
+	}
+	return ""
+}
+
+func (x *RDMAConfig) GetByteBasis() string {
+	if x != nil {
+		return x.ByteBasis
 	}
 	return ""
 }
@@ -3856,7 +3864,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x03tcx\x18\x04 \x01(\tR\x03tcx\x12\x16\n" +
 	"\x06beside\x18\x05 \x03(\tR\x06beside\x12\x1d\n" +
 	"\n" +
-	"worst_cost\x18\x06 \x01(\x03R\tworstCost\"\xa8\x01\n" +
+	"worst_cost\x18\x06 \x01(\x03R\tworstCost\"\xc7\x01\n" +
 	"\n" +
 	"RDMAConfig\x12\x18\n" +
 	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x12\n" +
@@ -3864,7 +3872,9 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x13commands_per_second\x18\x03 \x01(\x03R\x11commandsPerSecond\x12\x14\n" +
 	"\x05steal\x18\x04 \x01(\bR\x05steal\x12\x14\n" +
 	"\x05audit\x18\x05 \x01(\bR\x05audit\x12\x10\n" +
-	"\x03efa\x18\x06 \x01(\tR\x03efa\"\x8b\x03\n" +
+	"\x03efa\x18\x06 \x01(\tR\x03efa\x12\x1d\n" +
+	"\n" +
+	"byte_basis\x18\a \x01(\tR\tbyteBasis\"\x8b\x03\n" +
 	"\tQueuePair\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +
