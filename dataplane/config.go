@@ -225,7 +225,7 @@ const (
 	BasisL2FCS         ByteBasis = "l2-fcs"          // with VLAN tags and FCS
 	BasisL2FCSUntagged ByteBasis = "l2-fcs-untagged" // without VLAN tag, with FCS
 	BasisL3            ByteBasis = "l3"              // from the IP header on
-	BasisUnknown       ByteBasis = "unknown"
+	BasisUnknown       ByteBasis = "unknown"         // nobody has measured it
 )
 
 // ByteBases returns every basis.
