@@ -61,6 +61,20 @@ func Load(o Options) (*Library, error) {
 	return l, nil
 }
 
+// CheckInstalled returns nil if the libibverbs and the libmlx5 of the options can be loaded. If one is absent, the error is
+// a *[probe.UnsupportedError] with the package to install.
+func CheckInstalled(o Options) error {
+	l, err := Load(o)
+	if err != nil {
+		return err
+	}
+	m, err := loadMLX5("RDMA", o)
+	if err == nil {
+		m.unload()
+	}
+	return errors.Join(err, l.Close())
+}
+
 // path returns the path of the loaded file, or "" if the library is closed.
 func (l *Library) path() string {
 	if l.use() != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/plugin"
 )
@@ -19,7 +20,7 @@ type demoCmd struct {
 	outputFlag
 	Seconds  int          `help:"How long traffic is sent at full speed." default:"5" placeholder:"N"`
 	Mode     string       `help:"Where XDP programs run: ${enum}. Both is one interface each." enum:"both,native,generic" default:"both"`
-	Backend  string       `help:"What counts: ${enum}. Rdma is over a software NIC, with XDP beside it." enum:"xdp,rdma" default:"xdp"`
+	Backend  string       `help:"What counts: ${enum}. Rdma is over a NIC in software, with XDP beside it." enum:"xdp,rdma" default:"xdp"`
 	RDMABy   string       `name:"rdma-by" help:"By which interface the NIC counts: ${enum}. Verbs leaves out the flows that only DevX can count." enum:"devx,verbs" default:"devx"`
 	Device   string       `name:"rdma-device" hidden:"" help:"The device of a preloaded uverbs kernel, below the installed libraries (make demo-rdma)." placeholder:"NAME"`
 	Instance instanceName `help:"The instance. Default: a unique one, removed at the end." placeholder:"NAME"`
@@ -30,7 +31,7 @@ type demoCmd struct {
 func (*demoCmd) Help() string {
 	return `Makes two network namespaces and veth pairs between them, starts the plugin, sends UDP, TCP, ICMP, VLAN, QinQ, VXLAN, GRE and fragmented traffic over IPv4 and IPv6, and compares flow by flow the packets that the kernel accepted from the senders with the mirror's counts. Everything is gone afterwards. Needs root.
 
-With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the software libibverbs and libmlx5 that "make build" leaves in ibvtest/ beside flowtally. They see the same packets as XDP, which counts them too, in an instance of its own. This shows how flowtally drives libibverbs; it shows nothing about a card. With --rdma-by verbs the NIC counts without DevX. "make demo-rdma RDMA_CORE=65.0" runs the demo over the real libmlx5 of a release.
+With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the libibverbs and libmlx5 that this machine has installed, over a uverbs kernel in software that "make build" leaves in ibvtest/ beside flowtally. It sees the same packets as XDP, which counts them too, in an instance of its own. This shows how flowtally drives libibverbs; it shows nothing about a card. With --rdma-by verbs the NIC counts without DevX. "make demo-rdma RDMA_CORE=65.0" runs the demo over the libraries of another release.
 
 Exit code 1 when any count differs.`
 }
@@ -44,30 +45,34 @@ func (c *demoCmd) Run(env *Env) error {
 		return withHint(err, "make build, or --plugin PATH")
 	}
 
-	// Look for the libraries first, but print about them only after isolate. It may execute this program again, which
-	// would print twice.
-	var rdma dataplane.RDMAConfig
-	software := c.Backend == "rdma" && c.Device == ""
-	if software {
-		if rdma, err = softwareRDMA(); err != nil {
+	// Look for the kernel first, but print about it only after isolate. It may execute this program again, which would
+	// print twice.
+	var kernel string
+	if c.Backend == "rdma" && c.Device == "" {
+		if kernel, err = uverbsKernel(); err != nil {
 			return err
 		}
 	}
 	if err := isolate(); err != nil {
 		return err
 	}
-	if c.Device != "" {
+	if c.Backend == "rdma" {
 		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: a uverbs kernel below the installed libibverbs and libmlx5 matches the packets of a veth, in place of a card\n")
 	}
-	if software {
-		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
-		dir, leave, err := withinReach(filepath.Dir(rdma.Library))
+	var preload []string
+	if kernel != "" {
+		dir, leave, err := withinReach(filepath.Dir(kernel))
 		if err != nil {
 			return err
 		}
 		defer leave()
-		rdma.Library = filepath.Join(dir, filepath.Base(rdma.Library))
-		rdma.MLX5 = filepath.Join(dir, filepath.Base(rdma.MLX5))
+		sysfs, err := os.MkdirTemp("", "flowtally-demo-sysfs-")
+		if err != nil {
+			return fmt.Errorf("demo: making room for the sysfs of the NIC: %w", err)
+		}
+		defer os.RemoveAll(sysfs)
+		// As ibv/ibvtest has them: the programs do not import that package (internal/rules).
+		preload = []string{"LD_PRELOAD=" + filepath.Join(dir, filepath.Base(kernel)), "FLOWTALLY_IBVTEST_SYSFS=" + sysfs}
 	}
 
 	screen := &demoScreen{env: env, json: c.json(), total: time.Duration(c.Seconds) * time.Second}
@@ -75,7 +80,7 @@ func (c *demoCmd) Run(env *Env) error {
 		For:      screen.total,
 		Mode:     demo.Mode(c.Mode),
 		Backend:  c.Backend,
-		RDMA:     rdma,
+		Env:      preload,
 		Device:   c.Device,
 		Verbs:    c.RDMABy == "verbs",
 		Instance: string(c.Instance),
@@ -114,22 +119,20 @@ func (c *demoCmd) validate() error {
 	return nil
 }
 
-// softwareRDMA returns the paths of the libraries that replace a NIC. make build puts them beside this program.
-func softwareRDMA() (dataplane.RDMAConfig, error) {
+// uverbsKernel returns the path of the uverbs kernel in software, which make build puts beside this program. It needs the
+// libraries of the machine.
+func uverbsKernel() (string, error) {
+	if err := ibv.CheckInstalled(ibv.Options{}); err != nil {
+		return "", fmt.Errorf("demo: %w", err)
+	}
 	self, err := os.Executable()
 	if err != nil {
-		return dataplane.RDMAConfig{}, fmt.Errorf("looking for the software RDMA library: %w", err)
+		return "", fmt.Errorf("looking for the uverbs kernel in software: %w", err)
 	}
 
-	dir := filepath.Join(filepath.Dir(self), "ibvtest")
-	rdma := dataplane.RDMAConfig{
-		Library: filepath.Join(dir, "libibverbs.so.1"),
-		MLX5:    filepath.Join(dir, "libmlx5.so.1"),
+	path := filepath.Join(filepath.Dir(self), "ibvtest", "uverbs.so")
+	if _, err := os.Stat(path); err != nil {
+		return "", withHint(fmt.Errorf("demo: the uverbs kernel in software is not there: %w", err), "install gcc, then: make build")
 	}
-	for _, path := range []string{rdma.Library, rdma.MLX5} {
-		if _, err := os.Stat(path); err != nil {
-			return rdma, withHint(fmt.Errorf("demo: the software RDMA library is not there: %w", err), "install gcc, then: make build")
-		}
-	}
-	return rdma, nil
+	return path, nil
 }

@@ -29,16 +29,16 @@ func withinReach(dir string) (at string, leave func(), err error) {
 		err = fmt.Errorf("%w: %s", dataplane.ErrPermission, why)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("demo: opening the software RDMA library: %w", err)
+		return "", nil, fmt.Errorf("demo: opening the uverbs kernel in software: %w", err)
 	}
 	defer f.Close()
 
 	if at, err = os.MkdirTemp("", "flowtally-demo-"); err != nil {
-		return "", nil, fmt.Errorf("demo: making room for the software RDMA library: %w", err)
+		return "", nil, fmt.Errorf("demo: making room for the uverbs kernel in software: %w", err)
 	}
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), at, "", unix.MS_BIND, ""); err != nil {
 		os.Remove(at)
-		return "", nil, fmt.Errorf("demo: mounting the software RDMA library: %w", err)
+		return "", nil, fmt.Errorf("demo: mounting the uverbs kernel in software: %w", err)
 	}
 	return at, func() {
 		_ = unix.Unmount(at, unix.MNT_DETACH)

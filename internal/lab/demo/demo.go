@@ -39,11 +39,10 @@ type Options struct {
 	// Backend that counts: "xdp" (also when empty), or "rdma" over RDMA's libraries,
 	// with XDP counting the same traffic beside it.
 	Backend string
-	// RDMA names the software libraries that stand in for a NIC, with Backend "rdma". The zero value is the libraries
-	// that the loader finds, over a preloaded uverbs kernel.
-	RDMA dataplane.RDMAConfig
-	// Device is the name of the software NIC; empty means "swnic0". The device of a preloaded uverbs kernel has the
-	// name that sysfs has, and RDMAInterface as its netdev.
+	// Env preloads the uverbs kernel in the instance that counts on the NIC, with Backend "rdma". It is not needed
+	// where the environment of this process does so.
+	Env []string
+	// Device is the name of the NIC in sysfs; empty means "mlx5_0". Its netdev is RDMAInterface.
 	Device string
 	// Verbs counts with Backend "rdma" by verbs in place of DevX, and leaves out the flows that verbs cannot express.
 	Verbs bool

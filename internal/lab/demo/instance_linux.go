@@ -32,9 +32,8 @@ func instances(o Options, links []*link) []instance {
 		return []instance{by("xdp", o.Instance)}
 	}
 	nic, beside := by("rdma", o.Instance), by("xdp", lab.Unique("demo-"))
-	nic.cfg.RDMA = o.RDMA
 	// As ibvtest.Env.Environ: the programs do not import that package (internal/rules).
-	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + o.Device + "=" + links[0].near.Name, "FLOWTALLY_PLUGIN_PATHS=" + os.TempDir()}
+	nic.env = append(slices.Clone(o.Env), "FLOWTALLY_IBVTEST_DEVICES="+o.Device+"="+links[0].near.Name, "FLOWTALLY_PLUGIN_PATHS="+os.TempDir())
 	if o.Verbs {
 		nic.env = append(nic.env, "FLOWTALLY_IBVTEST_WITHOUT=devx")
 	}

@@ -27,7 +27,7 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 		o.Instance = lab.Unique("demo-")
 	}
 	if o.Device == "" {
-		o.Device = "swnic0"
+		o.Device = "mlx5_0"
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

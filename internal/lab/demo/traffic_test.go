@@ -106,7 +106,7 @@ func TestReportIsExactOnlyIfAllCountsAreEqual(t *testing.T) {
 	}
 	x, y := uint64(2), uint64(119)
 	beside := same
-	beside.XDPPackets, beside.XDPBytes, beside.Source = &x, &y, "rdma:swnic0/devx"
+	beside.XDPPackets, beside.XDPBytes, beside.Source = &x, &y, "rdma:mlx5_0/devx"
 	if beside.Exact() {
 		t.Error("XDP beside counted a byte less, and the count is exact")
 	}
@@ -117,7 +117,7 @@ func TestReportIsExactOnlyIfAllCountsAreEqual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"name":"a","sent_packets":2,"packets":2,"sent_bytes":120,"bytes":120,"xdp_packets":2,"xdp_bytes":120,"source":"rdma:swnic0/devx"}`; string(wide) != want {
+	if want := `{"name":"a","sent_packets":2,"packets":2,"sent_bytes":120,"bytes":120,"xdp_packets":2,"xdp_bytes":120,"source":"rdma:mlx5_0/devx"}`; string(wide) != want {
 		t.Errorf("JSON\n got %s\nwant %s", wide, want)
 	}
 	want := `{"schema":1,"flows":[{"name":"a","sent_packets":2,"packets":2,"sent_bytes":120,"bytes":120}],"exact":true}`

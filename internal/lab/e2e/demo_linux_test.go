@@ -63,6 +63,7 @@ func TestDemoWithoutBPFFSRunsAndLeavesNone(t *testing.T) {
 // the capability to do so all the same: the demo that this user starts with sudo works.
 func TestDemoOfAUserWithAPrivateHomeWorks(t *testing.T) {
 	needLab(t)
+	need.RDMACore(t)
 	bin := filepath.Dir(binary(t, "flowtally"))
 	home := filepath.Join(t.TempDir(), "home")
 	const user = "1001:1001"

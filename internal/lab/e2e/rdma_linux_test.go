@@ -22,11 +22,12 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// The contract of `flowtally demo --backend rdma`: over the software verbs library, packets and
+// The contract of `flowtally demo --backend rdma`: over the host's rdma-core and the uverbs kernel, packets and
 // bytes of at least 12 flows equal the traffic sent and XDP's counts of the same traffic, flow by
 // flow, within 50 s. The report says that the NIC is software.
 func TestDemoRDMAEqualsTheTrafficAndXDP(t *testing.T) {
 	needLab(t)
+	need.RDMACore(t)
 	need.Tool(t, "gcc")
 	runDemos(t, 50*time.Second, times.Brief(uint64(100_000), 1), func() uint64 {
 		r, said := runDemo(t, "--backend", "rdma")
@@ -38,7 +39,7 @@ func TestDemoRDMAEqualsTheTrafficAndXDP(t *testing.T) {
 		}
 		var packets uint64
 		for _, c := range r.Flows {
-			if !c.Exact() || c.XDPPackets == nil || !strings.HasPrefix(c.Source, "rdma:swnic0/") {
+			if !c.Exact() || c.XDPPackets == nil || !strings.HasPrefix(c.Source, "rdma:mlx5_0/") {
 				t.Errorf("%+v", c)
 			}
 			packets += c.SentPackets
@@ -47,16 +48,31 @@ func TestDemoRDMAEqualsTheTrafficAndXDP(t *testing.T) {
 	})
 }
 
+// A file of the loader's path that is no library is as good as none.
+func TestDemoRDMANamesThePackageThatIsMissing(t *testing.T) {
+	needLab(t)
+	need.RDMACore(t)
+	need.Tool(t, "unshare", "mount")
+	for library, packages := range map[string]string{"libibverbs.so.1": "install libibverbs1", "libmlx5.so.1": "install ibverbs-providers"} {
+		script := `mount --bind /dev/null "$(/sbin/ldconfig -p | sed -n "s|^.$1 .* => ||p" | head -n1)" && exec "$0" demo --backend rdma --seconds 1`
+		out, err := exec.Command("unshare", "-m", "sh", "-c", script, binary(t, "flowtally"), library).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), library) || !strings.Contains(string(out), packages) {
+			t.Errorf("without %s the demo ends with %v, want the next step %q:\n%s", library, err, packages, out)
+		}
+	}
+}
+
 // When XDP beside counts other packets than the ones sent for a flow, the report names that flow,
 // although the software NIC is right, and no other.
 func TestDemoRDMAReportsOnlyTheFlowThatDiffers(t *testing.T) {
 	needLab(t)
+	need.RDMACore(t)
 	need.Tool(t, "gcc")
 	const victim = "rdma/dns4-clients"
 	path := binary(t, "flowtally-plugin")
 	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(path), "ibvtest"))
 	rep, err := demo.Run(t.Context(), demo.Options{
-		For: time.Second, Backend: "rdma", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5},
+		For: time.Second, Backend: "rdma", Env: []string{"LD_PRELOAD=" + libs.Kernel, "FLOWTALLY_IBVTEST_SYSFS=" + t.TempDir()},
 		Launch: func(ctx context.Context, cfg dataplane.Config, env []string) (dataplane.Service, error) {
 			for i := range cfg.Flows {
 				if cfg.Backend == "xdp" && cfg.Flows[i].Name == victim {

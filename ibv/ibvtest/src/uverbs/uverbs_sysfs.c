@@ -2,7 +2,8 @@
  *
  * uverbs_sysfs.c: a sysfs with the devices, for a libibverbs that runs on a host's own /sys. FLOWTALLY_IBVTEST_SYSFS names
  * a directory. Each process makes one of its own in it, and names it by SYSFS_PATH, where libibverbs looks. Who made the
- * directory removes it with what is in it: a process that is killed cannot. Without the variable libibverbs reads /sys.
+ * directory removes it with what is in it, because programs in Go run no destructor. Without the variable libibverbs
+ * reads /sys.
  *
  *     ROOT/class/infiniband_verbs/{abi_version,uverbs0/{ibdev,abi_version,dev,device -> ...}}
  *     ROOT/class/infiniband/mlx5_0/{node_type,node_guid,fw_ver}
@@ -57,15 +58,6 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 static void remove_tree(void) { nftw(sysfs.root, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
-
-/* Not of a child that was forked: the tree is its parent's. */
-static pid_t owner;
-
-__attribute__((destructor)) static void leave(void)
-{
-	if (sysfs.shown && owner == getpid())
-		remove_tree();
-}
 
 /* Makes the directories above a file. Returns an errno. */
 static int make_parents(char *path)
@@ -167,13 +159,12 @@ void uv_sysfs_show(const struct uv_device *devices)
 	if (!*sysfs.root)
 		return;
 	char *text = text_of(devices);
-	if (!text || (sysfs.shown && owner == getpid() && !strcmp(text, sysfs.shown))) {
+	if (!text || (sysfs.shown && !strcmp(text, sysfs.shown))) {
 		free(text);
 		return;
 	}
 	free(sysfs.shown);
 	sysfs.shown = text;
-	owner = getpid();
 	remove_tree();
 	int err = fill("6", "infiniband_verbs/abi_version");
 	for (const struct uv_device *d = devices; d && !err; d = d->next)
