@@ -41,10 +41,10 @@ type collapsedPair struct {
 	received uint64 // completed receives since the last RESET
 	entry    flexio.CQE64
 
-	// The sends since the last RESET, by number: okEnd <= errBegin <= ended, and polled <= ended.
+	// The sends since the last RESET, by number: okEnd <= failBegin <= ended, and polled <= ended.
 	polled   uint64
 	okEnd    uint64 // those before it succeeded
-	errBegin uint64 // those from here on failed; between the two the result is unknown
+	failBegin uint64 // those from here on failed; between the two the result is unknown
 	ended    uint64
 	failed   bool
 	cause    ibv.WCStatus // of the first failure that the entry has shown
@@ -138,7 +138,7 @@ func (p *collapsedPair) restart() (err error) {
 		return err
 	}
 	p.sends.Init()
-	p.polled, p.okEnd, p.errBegin, p.ended, p.received = 0, 0, 0, 0, 0
+	p.polled, p.okEnd, p.failBegin, p.ended, p.received = 0, 0, 0, 0, 0
 	p.failed = false
 	p.cause = ibv.WCSuccess
 	return nil
@@ -187,9 +187,9 @@ func (p *collapsedPair) status(number uint64) ibv.WCStatus {
 	switch {
 	case number < p.okEnd:
 		return ibv.WCSuccess
-	case number < p.errBegin:
+	case number < p.failBegin:
 		return statusUnknown
-	case number == p.errBegin:
+	case number == p.failBegin:
 		return p.cause
 	}
 	return ibv.WCWRFlushErr
@@ -211,10 +211,10 @@ func (p *collapsedPair) sample() error {
 	switch {
 	case p.failed: // everything behind a failure is flushed
 	case now.Errors == 0:
-		p.okEnd, p.errBegin = p.ended, p.ended
+		p.okEnd, p.failBegin = p.ended, p.ended
 	default:
 		p.failed = true
-		p.errBegin = last
+		p.failBegin = last
 		p.cause = ibv.WCGeneralErr
 		status, known := statusBySyndrome[now.Last.Syndrome]
 		if known {
