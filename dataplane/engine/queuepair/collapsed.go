@@ -42,12 +42,12 @@ type collapsedPair struct {
 	entry    flexio.CQE64
 
 	// The sends since the last RESET, by number: okEnd <= failBegin <= ended, and polled <= ended.
-	polled   uint64
-	okEnd    uint64 // those before it succeeded
+	polled    uint64
+	okEnd     uint64 // those before it succeeded
 	failBegin uint64 // those from here on failed; between the two the result is unknown
-	ended    uint64
-	failed   bool
-	cause    ibv.WCStatus // of the first failure that the entry has shown
+	ended     uint64
+	failed    bool
+	cause     ibv.WCStatus // of the first failure that the entry has shown
 }
 
 // entryBytes is the size of an entry of a completion queue. The doorbell record lies behind the ring.
