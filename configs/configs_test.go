@@ -141,7 +141,7 @@ func TestSampleParsesToTheDefaults(t *testing.T) {
 		}}},
 		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536, WorstCost: 2048, TCX: "first", Beside: dataplane.Besides()},
-		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000},
+		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000, ByteBasis: dataplane.BasisUnknown},
 		Flows: []flow.Flow{
 			{Name: "web", Match: match(t, "tcp dport 443"), Labels: map[string]string{"service": "web"}},
 			{Name: "dns-answers", Match: match(t, "udp sport 53"), Direction: flow.Egress},
