@@ -42,7 +42,7 @@ func TestProbeNamesTheSourcesOfCompletionsBestFirst(t *testing.T) {
 			t.Fatalf("without %v: %+v; want a no of absent0, and an answer of %s", c.without, got, s.Device)
 		}
 		lab.Step(t, got[0].Fix, "correct queue_pairs in the configuration") // to the name of the next answer
-		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want {
+		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want+"; configure `type: rc` and `gid_index: 0`" {
 			t.Errorf("without %v, up to %v: %+v, want %q", c.without, c.limit, r, c.want)
 		}
 	}

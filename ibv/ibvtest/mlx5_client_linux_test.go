@@ -206,8 +206,10 @@ func TestMLX5RefusedCommandReturnsStatusAndBit(t *testing.T) {
 		{"half a query", "query " + bulk, query(0, 0, id)[:48], 32, syscall.EINVAL, 0xee, 0xeeeeeeee},
 		{"capabilities", "general", words32(queryHCACap<<16, 1, 0, 0), 16 + 0x1000, 0, 0, 0},
 		{"more capabilities", "general", words32(queryHCACap<<16, 0x41, 0, 0), 16 + 0x1000, 0, 0, 0},
-		{"capabilities of another kind", "general", words32(queryHCACap<<16, 0x19, 0, 0), 16 + 0x1000, syscall.EREMOTEIO, badParam, atBit + 0x30},
-		{"capabilities without room", "general", words32(queryHCACap<<16, 1, 0, 0), 64, syscall.EREMOTEIO, badOutputLen, atLength + 16 + 0x1000},
+		{"capabilities of another kind", "general", words32(queryHCACap<<16, 0x19, 0, 0), 16 + 0x1000, 0, 0, 0},
+		{"half of the capabilities", "general", words32(queryHCACap<<16, 1, 0, 0), 16 + 0x800, 0, 0, 0},
+		{"capabilities of no kind", "general", words32(queryHCACap<<16, 0x41<<1, 0, 0), 16 + 0x1000, syscall.EREMOTEIO, badParam, atBit + 0x30},
+		{"capabilities without room", "general", words32(queryHCACap<<16, 1, 0, 0), 64, syscall.EREMOTEIO, badOutputLen, atLength + 16 + 0x800},
 		{"a counter by the general way", "general", alloc(0, 0), 16, syscall.EINVAL, 0xee, 0xeeeeeeee},
 	} {
 		r, _ := c.command(test.how, test.in, test.outlen)
