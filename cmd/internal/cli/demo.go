@@ -61,7 +61,7 @@ func (c *demoCmd) Run(env *Env) error {
 	}
 	var preload []string
 	if kernel != "" {
-		dir, leave, err := withinReach(filepath.Dir(kernel))
+		library, leave, err := withinReach(kernel)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (c *demoCmd) Run(env *Env) error {
 		}
 		defer os.RemoveAll(sysfs)
 		// As ibv/ibvtest has them: the programs do not import that package (internal/rules).
-		preload = []string{"LD_PRELOAD=" + filepath.Join(dir, filepath.Base(kernel)), "FLOWTALLY_IBVTEST_SYSFS=" + sysfs}
+		preload = []string{"LD_PRELOAD=" + library, "FLOWTALLY_IBVTEST_SYSFS=" + sysfs}
 	}
 
 	screen := &demoScreen{env: env, json: c.json(), total: time.Duration(c.Seconds) * time.Second}

@@ -5,4 +5,4 @@ package cli
 // isolate has nothing to do: demo.Run says that it needs Linux.
 func isolate() error { return nil }
 
-func withinReach(dir string) (at string, leave func(), err error) { return dir, func() {}, nil }
+func withinReach(library string) (at string, leave func(), err error) { return library, func() {}, nil }
