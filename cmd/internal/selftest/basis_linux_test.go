@@ -52,6 +52,10 @@ func TestBasisIsTheOneByWhichTheCardCounted(t *testing.T) {
 	if r.finish(); r.ByteBasis != dataplane.BasisUnknown {
 		t.Errorf("the basis of sent and received frames differs, and is %q", r.ByteBasis)
 	}
+	r = Report{Parts: frames("egress", 4, -4)}
+	if r.finish(); r.ByteBasis != dataplane.BasisUnknown {
+		t.Errorf("no basis fits each part, only their sum, and the basis is %q", r.ByteBasis)
+	}
 	r = Report{Parts: []Part{{Name: "egress", Source: "xdp:eth0/tcx", Sent: 1, Counted: 1, SentBytes: 60, CountedBytes: 60}}}
 	if r.finish(); r.ByteBasis != "" {
 		t.Errorf("no device counted, and the basis is %q", r.ByteBasis)

@@ -77,23 +77,18 @@ func (r *Report) finish() {
 // rdmaBasis measures the basis over the parts that RDMA devices counted. A card may treat received frames in another
 // way than sent ones.
 func (r *Report) rdmaBasis() dataplane.ByteBasis {
-	sums := make(map[string]Part) // by direction
+	parts := make(map[string][]Part) // by direction
 	for _, p := range r.Parts {
 		if !strings.HasPrefix(p.Source, "rdma:") || p.SentBytes == 0 || p.Counted != p.Sent {
 			continue
 		}
 		direction, _, _ := strings.Cut(strings.ReplaceAll(p.Name, "-", " "), " ")
-		sum := sums[direction]
-		sum.Counted += p.Counted
-		sum.tagged += p.tagged
-		sum.SentBytes += p.SentBytes
-		sum.CountedBytes += p.CountedBytes
-		sums[direction] = sum
+		parts[direction] = append(parts[direction], p)
 	}
 
 	var found dataplane.ByteBasis
-	for _, sum := range sums {
-		basis := sum.basis()
+	for _, of := range parts {
+		basis := basisOf(of...)
 		if found != "" && basis != found {
 			return dataplane.BasisUnknown
 		}
@@ -102,27 +97,40 @@ func (r *Report) rdmaBasis() dataplane.ByteBasis {
 	return found
 }
 
-// basis returns the basis that explains the counted bytes, or BasisUnknown. Frames without and with a tag must be among
-// the counted ones: a tag of four bytes that is left out looks like the FCS that is added.
-func (p *Part) basis() dataplane.ByteBasis {
-	more := int64(p.CountedBytes - p.SentBytes)
-	frames, tagged := int64(p.Counted), int64(p.tagged)
+// basisOf returns the basis that explains the counted bytes of each part, or BasisUnknown. Frames without and with a tag
+// must be among the counted ones: a tag of four bytes that is left out looks like the FCS that is added.
+func basisOf(parts ...Part) dataplane.ByteBasis {
+	var frames, tagged uint64
+	for _, p := range parts {
+		frames += p.Counted
+		tagged += p.tagged
+	}
 	if tagged == 0 || tagged == frames {
 		return dataplane.BasisUnknown
 	}
-	switch more {
-	case 0:
-		return dataplane.BasisL2
-	case -tagLen * tagged:
-		return dataplane.BasisL2Untagged
-	case fcsLen * frames:
-		return dataplane.BasisL2FCS
-	case fcsLen*frames - tagLen*tagged:
-		return dataplane.BasisL2FCSUntagged
-	case -ethernetHead*frames - tagLen*tagged:
-		return dataplane.BasisL3
+	for _, basis := range dataplane.ByteBases() {
+		if !slices.ContainsFunc(parts, func(p Part) bool { return p.CountedBytes != p.bytesBy(basis) }) {
+			return basis
+		}
 	}
 	return dataplane.BasisUnknown
+}
+
+// bytesBy returns the bytes that a device with this basis counts for the counted frames, or 0 if nobody knows.
+func (p *Part) bytesBy(b dataplane.ByteBasis) uint64 {
+	switch b {
+	case dataplane.BasisL2:
+		return p.SentBytes
+	case dataplane.BasisL2Untagged:
+		return p.SentBytes - tagLen*p.tagged
+	case dataplane.BasisL2FCS:
+		return p.SentBytes + fcsLen*p.Counted
+	case dataplane.BasisL2FCSUntagged:
+		return p.SentBytes + fcsLen*p.Counted - tagLen*p.tagged
+	case dataplane.BasisL3:
+		return p.SentBytes - ethernetHead*p.Counted - tagLen*p.tagged
+	}
+	return 0
 }
 
 // basisWords says a basis in words.
@@ -185,7 +193,7 @@ func (p *Part) judgePackets() {
 func (p *Part) judgeBytes() {
 	more := int64(p.CountedBytes - p.SentBytes)
 	each := more / int64(p.Counted)
-	if basis := p.basis(); basis != dataplane.BasisUnknown { // of frames without and with a tag
+	if basis := basisOf(*p); basis != dataplane.BasisUnknown { // of frames without and with a tag
 		p.ByteBasis = basisWords(basis)
 		return
 	}
