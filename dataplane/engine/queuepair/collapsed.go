@@ -67,7 +67,7 @@ func newCollapsedPair(dx *ibv.DevX, pd *ibv.PD, sendDepth, receives int) (_ *col
 	if err != nil {
 		return nil, err
 	}
-	p.closesLast(uar)
+	p.closesFirst(uar)
 	eqn, err := dx.QueryEQN(0)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func newCollapsedPair(dx *ibv.DevX, pd *ibv.PD, sendDepth, receives int) (_ *col
 		if err != nil {
 			return nil, err
 		}
-		p.closesLast(umem)
+		p.closesFirst(umem)
 		if err := first(umem.Bytes()[:size]); err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func newCollapsedPair(dx *ibv.DevX, pd *ibv.PD, sendDepth, receives int) (_ *col
 			UMEM: umem, Doorbell: uint64(size), UAR: uar, EQN: eqn, LogSize: uint8(log), Collapsed: collapsed, IgnoreOverrun: collapsed,
 		})
 		if err == nil {
-			p.closesLast(cq)
+			p.closesFirst(cq)
 		}
 		return cq, err
 	}
@@ -112,13 +112,13 @@ func newCollapsedPair(dx *ibv.DevX, pd *ibv.PD, sendDepth, receives int) (_ *col
 
 	p.DevXQP, err = dx.CreateQP(pd, ibv.DevXQPOptions{SendCQ: sendCQ, RecvCQ: p.recvCQ, UAR: uar, MaxSendWR: sendDepth, MaxRecvWR: receives})
 	if err == nil {
-		p.closesLast(p.DevXQP)
+		p.closesFirst(p.DevXQP)
 	}
 	return p, err
 }
 
-// closesLast has Close close o before everything made earlier.
-func (p *collapsedPair) closesLast(o interface{ Close() error }) {
+// closesFirst has Close close o before everything made earlier.
+func (p *collapsedPair) closesFirst(o interface{ Close() error }) {
 	p.closers = append([]interface{ Close() error }{o}, p.closers...)
 }
 
@@ -149,10 +149,28 @@ func (p *collapsedPair) Modify(a ibv.QPAttr, mask ibv.QPAttrMask) error {
 	if err := p.DevXQP.Modify(a, mask); err != nil {
 		return err
 	}
-	if a.State == ibv.QPSReset {
-		return p.restart()
+	if a.State != ibv.QPSReset {
+		return nil
 	}
-	return nil
+	if err := p.discardReceives(); err != nil {
+		return err
+	}
+	return p.restart()
+}
+
+// discardReceives takes off the ring what the queue pair left there, as libmlx5 does after RESET. These entries are of
+// receives that the worker has given up.
+func (p *collapsedPair) discardReceives() error {
+	for {
+		found, err := p.recvs.Next(&p.entry)
+		if err != nil {
+			return fmt.Errorf("reading the ring of its receives: %w", err)
+		}
+		if !found {
+			p.recvCQ.SetConsumerIndex(p.recvs.Consumed())
+			return nil
+		}
+	}
 }
 
 // PostSend posts requests, and keeps their wr_ids until they have ended. The caller has no more than depth outstanding.
@@ -168,10 +186,11 @@ func (p *collapsedPair) PostSend(wrs []ibv.SendWR) (int, error) {
 
 // poll is ibv_poll_cq of both completion queues.
 func (p *collapsedPair) poll(dst []ibv.WC) (n int, err error) {
-	if n, err = p.pollReceives(dst); err != nil {
+	// First, because it may fail: what pollReceives takes off the ring must reach the caller.
+	if err := p.sample(); err != nil {
 		return 0, err
 	}
-	if err := p.sample(); err != nil {
+	if n, err = p.pollReceives(dst); err != nil {
 		return 0, err
 	}
 	for ; n < len(dst) && p.polled < p.ended; n++ {
@@ -272,13 +291,19 @@ var statusBySyndrome = map[flexio.Syndrome]ibv.WCStatus{
 	flexio.SyndromeRemoteAborted:    ibv.WCRemAbortErr,
 }
 
-// collapsedError says why a device has no collapsed completion queue, and what to use in its place.
+const collapsedFix = "use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto"
+
+// collapsedError says why a device has no collapsed completion queue, and what to use in its place. Another error, such as
+// one for lack of memory, says nothing of the device.
 func collapsedError(device string, err error) error {
+	if !errors.Is(err, probe.ErrNotSupported) {
+		return fmt.Errorf("making a collapsed completion queue on %s: %w", device, err)
+	}
 	return &probe.UnsupportedError{
 		Feature: "a collapsed completion queue",
 		Object:  device,
 		Reason:  backend.ReasonOf(err),
-		Fix:     "use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto",
+		Fix:     collapsedFix,
 	}
 }
 
@@ -288,7 +313,12 @@ func openCollapsed(e *endpoint) (completionSource, string, error) {
 		return nil, "", err
 	}
 	if e.collapsed == nil {
-		return nil, "", collapsedError(e.cfg.Device, errors.New("only on request (source: collapsed_cq), because after an error it cannot tell which operations before it succeeded"))
+		return nil, "", &probe.UnsupportedError{
+			Feature: "a collapsed completion queue",
+			Object:  e.cfg.Device,
+			Reason:  "only on request (source: collapsed_cq) and for counters, because after an error it cannot tell which operations before it succeeded",
+			Fix:     collapsedFix,
+		}
 	}
 	return pollSource{&e.index}, modeCollapsed, nil
 }
