@@ -245,7 +245,9 @@ func toBytes(val any) ([]byte, bool) {
 		return nil, false
 	}
 	b := make([]byte, v.Len())
-	reflect.Copy(reflect.ValueOf(b), v)
+	for i := range b { // the type of an element may be another than byte
+		b[i] = byte(v.Index(i).Uint())
+	}
 	return b, true
 }
 

@@ -220,6 +220,7 @@ func TestValuesOfNoFieldAndOfWrongTypesAreRefused(t *testing.T) {
 		{"flexio_process_attr", Values{"name": 1}, nil, "flexio_process_attr.name: int: give a string"},
 		{"flexio_dev_process_tracer_ctx", Values{"tracer_ctx": 1}, nil, "flexio_dev_process_tracer_ctx.tracer_ctx: int: give a slice"},
 		{"flexio_dev_wqe_eth_seg", Values{"inline_hdrs": [3]byte{}}, nil, "flexio_dev_wqe_eth_seg.inline_hdrs: 3 bytes, the field has 2"},
+		{"flexio_dev_wqe_eth_seg", Values{"inline_hdrs": [3]Syndrome{}}, nil, "flexio_dev_wqe_eth_seg.inline_hdrs: 3 bytes, the field has 2"},
 	} {
 		err := Validate(tt.structure, tt.v, tt.uses...)
 		if !errors.Is(err, ErrAttr) || !strings.HasPrefix(err.Error(), "checking "+tt.says) {
