@@ -40,11 +40,18 @@ func (r *runner) row(ctx context.Context, row Row) Result {
 // timeOf is how long the attempts at a row may take.
 func (r *runner) timeOf(row Row) time.Duration { return max(r.RowTime, row.Time) }
 
-// disturbed returns the result of a row without a quiet attempt. err says why; best has the narrowest interval.
+// disturbed returns the result of a row without a quiet attempt. err says why; best has the narrowest interval. Where it
+// has none, rounds beside other work on the core are better than no figure: both sides of a ratio had that company.
 func (r *runner) disturbed(ctx context.Context, row Row, best summary, t tally, err error) Result {
 	busy := ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed)
 	if !busy {
 		return unmeasured(row, err.Error())
+	}
+	if best.rounds < leastRounds {
+		if crowded := summarise(t.crowded); crowded.rounds > best.rounds {
+			best = crowded
+			err = fmt.Errorf("%w; the figures are of %d rounds on a core that something else used too", err, best.rounds)
+		}
 	}
 	return noisy(row, best, t, err.Error()+advice(row.Name))
 }
@@ -54,6 +61,9 @@ type tally struct {
 	rounds    int // that began
 	disturbed int // of them: their conditions did not hold
 	starts    int // that failed under the load of the host
+
+	// crowded has those of the disturbed rounds that have figures: a side never had the core to itself.
+	crowded []round
 }
 
 // start calls f, which starts what the row is measured on. It calls f again for as long as the row may take where the

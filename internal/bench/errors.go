@@ -1,6 +1,9 @@
 package bench
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrDisturbed: the conditions of a [Side] did not hold while it ran. A writer did not keep its rate, say. The round
@@ -10,6 +13,9 @@ var (
 
 	// ErrNoRow: no row has that name.
 	ErrNoRow = errors.New("no such row")
+
+	// errCompany: a side had the core never to itself. Its cost is an upper bound.
+	errCompany = fmt.Errorf("%w: something else ran on the same core", ErrDisturbed)
 
 	// errNoise: the rounds differ too much to mean anything.
 	errNoise = errors.New("noise")

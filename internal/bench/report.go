@@ -37,7 +37,8 @@ type Result struct {
 	Noisy bool `json:"noisy"`
 	// Tried is the number of rounds that began, in all attempts together.
 	Tried int `json:"rounds_tried"`
-	// Disturbed is the number of rounds, of Tried, whose conditions did not hold. They are in no figure.
+	// Disturbed is the number of rounds, of Tried, whose conditions did not hold. They are in no figure, unless Reason
+	// says that there was nothing better.
 	Disturbed int `json:"rounds_disturbed"`
 	// FailedStarts is how often the load of the host kept the row's processes from starting.
 	FailedStarts int `json:"failed_starts"`

@@ -48,6 +48,9 @@ func (o *opening) rounds(ctx context.Context, want int) ([]round, error) {
 		switch {
 		case err == nil:
 			done = append(done, r)
+		case errors.Is(err, errCompany):
+			o.tally.disturbed++
+			o.tally.crowded = append(o.tally.crowded, r)
 		case errors.Is(err, ErrDisturbed):
 			o.tally.disturbed++
 		case ctx.Err() != nil:
@@ -59,7 +62,8 @@ func (o *opening) rounds(ctx context.Context, want int) ([]round, error) {
 	return done, nil
 }
 
-// round runs every side, in reverse order every other time: what being first or last costs falls on both alike.
+// round runs every side, in reverse order every other time: what being first or last costs falls on both alike. After a
+// side that never had the core to itself, the others run as they come, and the round has errCompany and its costs.
 func (o *opening) round(ctx context.Context, reverse bool) (round, error) {
 	if o.Apart {
 		if err := o.still.apart(ctx, o.peer); err != nil {
@@ -67,10 +71,26 @@ func (o *opening) round(ctx context.Context, reverse bool) (round, error) {
 		}
 	}
 
+	crowded := false
+	side := func(f Side, n int) func() (float64, error) {
+		return func() (ns float64, err error) {
+			switch {
+			case f == nil: // a side that the row lacks costs nothing
+				return 0, nil
+			case crowded:
+				return f(ctx, n)
+			}
+			if ns, err = o.still.run(ctx, f, n); errors.Is(err, errCompany) && ctx.Err() == nil {
+				crowded = true
+				return f(ctx, n)
+			}
+			return ns, err
+		}
+	}
 	sides := []func() (float64, error){
-		o.side(ctx, o.Ours, o.n.ours),
-		o.side(ctx, o.Base, o.n.base),
-		o.side(ctx, o.Ref, o.n.ref),
+		side(o.Ours, o.n.ours),
+		side(o.Base, o.n.base),
+		side(o.Ref, o.n.ref),
 	}
 	if reverse {
 		slices.Reverse(sides)
@@ -83,17 +103,18 @@ func (o *opening) round(ctx context.Context, reverse bool) (round, error) {
 		slices.Reverse(costs)
 	}
 	ours, base, ref := costs[0], costs[1], costs[2]
-	return round{ours: ours - base, ref: ref - base}, nil
+	if crowded {
+		err = errCompany
+	}
+	return above(base, ours, ref, o.Resolution), err
 }
 
-// side is n operations of f, with the core to itself. A side that the row lacks costs nothing.
-func (o *opening) side(ctx context.Context, f Side, n int) func() (float64, error) {
-	return func() (float64, error) {
-		if f == nil {
-			return 0, nil
-		}
-		return o.still.run(ctx, f, n)
+// above returns the costs of both sides above the base. resolution is that of [Sides].
+func above(base, ours, ref, resolution float64) round {
+	if least := resolution * base; least > 0 {
+		return round{ours: max(ours-base, least), ref: max(ref-base, least)}
 	}
+	return round{ours: ours - base, ref: ref - base}
 }
 
 // InTurns runs each side turns times, one after the other, in an order that reverses from one turn to the next. It

@@ -51,6 +51,10 @@ type Sides struct {
 	// Base, when not nil, is taken off both: the figures are costs above it,
 	// each from the same round.
 	Base Side
+	// Resolution is the least cost above Base that either side is said to have, as a share of Base. A wide core hides a few
+	// instructions entirely, and a ratio of two costs below the noise of Base means nothing. 0: a side that costs no more
+	// than Base spoils the round.
+	Resolution float64
 	// N fixes the operations per round. 0: as many for each side as fill [Options].RoundTime.
 	N int
 	// Turns that each side takes in a round; its cost is the lower quartile of them. 0 means 1.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -336,6 +337,49 @@ func TestPacedSidesRunInCompany(t *testing.T) {
 		if paced != (err == nil && len(rounds) == 7) || !paced && !errors.Is(err, ErrDisturbed) && !errors.Is(err, context.Canceled) {
 			t.Errorf("paced %v: %d rounds, %v", paced, len(rounds), err)
 		}
+	}
+}
+
+func TestCostsBelowTheResolutionAreTheResolution(t *testing.T) {
+	for _, tt := range []struct {
+		base, ours, ref, resolution float64
+		want                        round
+	}{
+		{10, 15, 12, 0, round{5, 2}},
+		{10, 9, 10, 0, round{-1, 0}},
+		{16, 21, 19, 1.0 / 8, round{5, 3}},
+		{16, 21, 17, 1.0 / 8, round{5, 2}},
+		{16, 15, 16, 1.0 / 8, round{2, 2}},
+		{0, 3, 2, 1.0 / 8, round{3, 2}},
+	} {
+		if got := above(tt.base, tt.ours, tt.ref, tt.resolution); got != tt.want {
+			t.Errorf("base %v, ours %v, ref %v: got %v, want %v", tt.base, tt.ours, tt.ref, got, tt.want)
+		}
+	}
+}
+
+func TestRowOnACoreThatIsNeverAloneIsNoisyAndHasFigures(t *testing.T) {
+	for _, tt := range []struct {
+		bound float64
+		pass  *bool
+	}{{3, new(true)}, {1.5, new(false)}} {
+		synctest.Test(t, func(t *testing.T) {
+			probe := func() (int64, error) {
+				time.Sleep(100 * time.Millisecond)
+				return 1500, nil
+			}
+			b := row(tt.bound, Sides{Ours: scripted(20), Ref: scripted(10), N: 1})
+			r := (&runner{
+				Options: Options{Rounds: 9, Openings: 1, Attempts: 1, RowTime: time.Minute},
+				still:   &stillness{floor: 1000, probe: probe},
+			}).row(t.Context(), b)
+			if r.Ratio == nil || *r.Ratio != 2 || !r.Noisy || r.Disturbed != r.Tried || !reflect.DeepEqual(r.Pass, tt.pass) {
+				t.Errorf("bound %v: got %+v, want the ratio 2 of disturbed rounds", tt.bound, r)
+			}
+			if !strings.Contains(r.Reason, "something else used too") {
+				t.Errorf("reason %q does not say what the figures are of", r.Reason)
+			}
+		})
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 
 	enoughLow = 200             // probes as low as the lowest say that it is the floor
 	floorTime = 3 * time.Second // at most, to find the floor
-	company   = 4 * time.Second // at most, to wait for the core
+	company   = 2 * time.Second // at most, to wait for the core
 	warmUp    = 4               // probes after a side, of which one must find the core alone
 	retries   = 16              // of one side in one round
 )
@@ -102,9 +102,8 @@ func (s *stillness) still() (bool, error) {
 	return float64(cost) <= alone*float64(s.floor), nil
 }
 
-// await returns when the core has been ours for three probes in a row.
-func (s *stillness) await(ctx context.Context) error {
-	end := time.Now().Add(company)
+// await returns when the core has been ours for three probes in a row, or errCompany at end.
+func (s *stillness) await(ctx context.Context, end time.Time) error {
 	for inRow := 0; inRow < 3; {
 		ok, err := s.still()
 		switch {
@@ -113,7 +112,7 @@ func (s *stillness) await(ctx context.Context) error {
 		case ok:
 			inRow++
 		case ctx.Err() != nil || time.Now().After(end):
-			return fmt.Errorf("%w: something else ran on the same core all the time", ErrDisturbed)
+			return errCompany
 		default:
 			inRow = 0
 		}
@@ -122,13 +121,14 @@ func (s *stillness) await(ctx context.Context) error {
 }
 
 // run runs one side with the core to itself before and after it. A side that got company runs again, a bounded number
-// of times. A nil stillness runs the side as it comes.
+// of times, and then ends with errCompany. A nil stillness runs the side as it comes.
 func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) {
 	if s == nil {
 		return side(ctx, n)
 	}
+	end := time.Now().Add(company)
 	for range retries {
-		if err := s.await(ctx); err != nil {
+		if err := s.await(ctx, end); err != nil {
 			return 0, err
 		}
 		ns, err := side(ctx, n)
@@ -143,7 +143,7 @@ func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) 
 			}
 		}
 	}
-	return 0, fmt.Errorf("%w: something else ran on the same core", ErrDisturbed)
+	return 0, errCompany
 }
 
 // apart returns when the other CPU is a core of its own: when work on it is not seen here. A hypervisor moves virtual
@@ -175,7 +175,7 @@ func (s *stillness) awaitApart(ctx context.Context, quiet int64) error {
 			return err
 		}
 		if float64(busy) <= together*float64(quiet) {
-			return s.await(ctx)
+			return s.await(ctx, end)
 		}
 		// A hypervisor that put the two on one core takes them apart again.
 		if ctx.Err() != nil || time.Now().After(end) {

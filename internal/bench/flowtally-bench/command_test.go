@@ -58,7 +58,7 @@ var bounds = map[string]float64{
 	"poll.cpus.64.spread":          4,
 	"poll.idle.0":                  3,
 	"poll.idle.10k":                3,
-	"xdp.masked.1k.hot":            1.8,
+	"xdp.masked.1k.hot":            2.1,
 	"xdp.masked.1k.spread":         7.5,
 	"xdp.masked.16k.spread":        12,
 	"xdp.ranges.1k.spread":         1.3,

@@ -117,7 +117,7 @@ func generatedRows() []bench.Row {
 			Name:  "xdp.masked.1k.hot",
 			Ours:  "1,000 rules over 24 masks, one packet",
 			Ref:   "empty XDP_PASS" + seeded,
-			Bound: 1.8,
+			Bound: 2.1, // 9 ns above an empty program of 10 ns on Emerald Rapids, and above one of 30 ns on Zen 5
 			Unit:  whole,
 			Open:  openMaskedHot(1000, 24),
 		},

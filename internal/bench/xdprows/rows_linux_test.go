@@ -70,8 +70,7 @@ func TestRowsAreMeasured(t *testing.T) {
 	need.CPUs(t, 2)
 	rows := slices.DeleteFunc(Rows(), func(r bench.Row) bool {
 		long := strings.HasSuffix(r.Name, ".10k") && (strings.HasPrefix(r.Name, "xdp.classbench.") || strings.HasPrefix(r.Name, "xdp.worst.")) || strings.Contains(r.Name, ".16k") // the same code as others
-		near := strings.HasPrefix(r.Name, "xdp.hand.")                                                                                                                             // too near the base for a figure: TestHandRowsAreOpened
-		return r.Peers != "" || long || near
+		return r.Peers != "" || long
 	})
 	rows = rowtest.NotInBenchShort(t, rows)
 	report, err := bench.Run(context.Background(), rows, bench.Options{Rounds: 7, Openings: 1, Attempts: 1000, RowTime: 5 * time.Minute, MaxSpread: 10, Anywhere: true})
@@ -84,34 +83,6 @@ func TestRowsAreMeasured(t *testing.T) {
 			continue
 		}
 		t.Logf("%s: %.2f ns against %.2f, ratio %.2f", r.Name, *r.Ours, *r.RefNS, *r.Ratio)
-	}
-}
-
-// TestHandRowsAreOpened opens the rows xdp.hand, which compares the counts of both programs, and runs each side.
-func TestHandRowsAreOpened(t *testing.T) {
-	need.BPF(t)
-	opened := 0
-	for _, r := range Rows() {
-		if !strings.HasPrefix(r.Name, "xdp.hand.") {
-			continue
-		}
-		opened++
-		sides, err := r.Open(t.Context(), bench.Env{})
-		if err != nil {
-			t.Errorf("%s: %v", r.Name, err)
-			continue
-		}
-		for _, side := range []bench.Side{sides.Ours, sides.Ref, sides.Base} {
-			if ns, err := side(t.Context(), 1000); err != nil || ns <= 0 {
-				t.Errorf("%s: %v ns, %v", r.Name, ns, err)
-			}
-		}
-		if err := sides.Close(); err != nil {
-			t.Errorf("%s: %v", r.Name, err)
-		}
-	}
-	if opened != 3 {
-		t.Errorf("%d rows were opened, want 3", opened)
 	}
 }
 
