@@ -55,7 +55,10 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
-	// Meanwhile the instance may have gone on from the last value: the counter has other words then.
+	binary.NativeEndian.PutUint64(mem, 5)
+	lab.Eventually(t, "the mirror has the words", func() bool { return published.Completions(t, r, "bad") >= 5 })
+
+	// From the first poll that finds a smaller number on, the counter has other words.
 	spoilt := func() {
 		if _, _, err := badWords.Load(); err != nil && !errors.Is(err, shm.ErrNoDevice) && !errors.Is(err, shm.ErrFormat) {
 			t.Errorf("the spoilt words: %v", err)
@@ -83,9 +86,12 @@ func TestHostileProgramSpoilsItsOwnWordsAlone(t *testing.T) {
 		t.Errorf("mode %o: other users could open it for writing by /proc (%v)", st.Mode&0o777, err)
 	}
 
+	lab.Eventually(t, "the counter has other words", func() bool {
+		_, _, err := badWords.Load()
+		return errors.Is(err, shm.ErrNoDevice)
+	})
+
 	// The words of a program that was ended are others' no more: it goes on writing, and its counter does not change.
-	binary.NativeEndian.PutUint64(mem, 5)
-	lab.Eventually(t, "the mirror has the words", func() bool { return published.Completions(t, r, "bad") >= 5 })
 	if err := svc.ReleaseWords(t.Context(), "bad"); err != nil {
 		t.Fatal(err)
 	}
