@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/ibv/flexio"
 )
 
 // Layouts from the field lists of rdma-core's tests/mlx5_prm_structs.py (691953d8): names and
@@ -292,4 +294,40 @@ func TestSmallestSufficientBulkIsAllocated(t *testing.T) {
 	if _, _, err := (counterCaps{}).alloc(2); err == nil {
 		t.Error("a device without bulks allocates one")
 	}
+}
+
+// The engine's completion queues are made by CREATE_CQ of this package, a DPU program's by flexio.CreateCQ. Both were written
+// from the same headers, each in its own way.
+func TestCreateCQEqualsTheCommandFromFlexIOAttributes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bits := func(name string, n int) uint64 { return rapid.Uint64Range(0, 1<<n-1).Draw(t, name) }
+		const heap = 1 << 20
+		q := createCQIn{
+			CC:         rapid.Bool().Draw(t, "cc"),
+			OI:         rapid.Bool().Draw(t, "oi"),
+			LogSize:    uint8(bits("log_cq_size", 4)),
+			UARPage:    uint32(bits("uar_page", 24)),
+			EQN:        uint32(bits("c_eqn", 8)),
+			RingUMEM:   uint32(bits("umem", 24)),
+			RingOffset: bits("ring", 16) << 6,
+			DBROffset:  bits("doorbell", 12) << 3,
+		}
+		q.DBRUMEM = q.RingUMEM
+		got, err := encodePRM(nil, createQueueInSize, &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		want, err := flexio.CreateCQ(flexio.Values{
+			"log_cq_depth": q.LogSize, "element_type": "none", "uar_id": q.UARPage, "cc": q.CC, "overrun_ignore": q.OI,
+			"cq_dbr_daddr": heap + q.DBROffset,
+			"cq_ring_qmem": flexio.Values{"memtype": "FLEXIO_MEMTYPE_HOST", "umem_id": q.RingUMEM, "humem_offset": q.RingOffset},
+		}, flexio.CQPlacement{EQN: q.EQN, HeapBase: heap, HeapSize: 1 << 24, HeapUMEMID: q.DBRUMEM})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%+v\n%x, from the attributes\n%x", q, got, want)
+		}
+	})
 }
