@@ -1,7 +1,7 @@
 package tree
 
-// The share of a rule at a node is the part of its packets that come there. A packet takes each child of its rule's with equal
-// probability. So in a leaf, a rule of many leaves has few packets, beside a rule of this leaf alone.
+// The share of a rule at a node is the part of its packets that come there, if each child of the rule gets as many. Where a
+// rule with many leaves meets a rule with this leaf alone, most packets are of the second one.
 
 // movesUpTo is the longest list of a group that moveAhead sorts. Its time grows with the square of the length.
 const movesUpTo = 64
