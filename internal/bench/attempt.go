@@ -41,17 +41,19 @@ func (r *runner) row(ctx context.Context, row Row) Result {
 func (r *runner) timeOf(row Row) time.Duration { return max(r.RowTime, row.Time) }
 
 // disturbed returns the result of a row without a quiet attempt. err says why; best has the narrowest interval. Where it
-// has none, rounds beside other work on the core are better than no figure: both sides of a ratio had that company.
+// has none, rounds beside other work on the core are better than no figure. They can show that a bound holds, and no miss.
 func (r *runner) disturbed(ctx context.Context, row Row, best summary, t tally, err error) Result {
 	busy := ctx.Err() != nil || errors.Is(err, errNoise) || errors.Is(err, ErrDisturbed)
 	if !busy {
 		return unmeasured(row, err.Error())
 	}
-	if best.rounds < leastRounds {
-		if crowded := summarise(t.crowded); crowded.rounds > best.rounds {
-			best = crowded
-			err = fmt.Errorf("%w; the figures are of %d rounds on a core that something else used too", err, best.rounds)
+	if crowded := summarise(t.crowded); best.rounds < leastRounds && crowded.rounds > best.rounds {
+		err = fmt.Errorf("%w; the figures are of %d rounds on a core that something else used too", err, crowded.rounds)
+		result := noisy(row, crowded, t, err.Error()+advice(row.Name))
+		if result.missed() {
+			result.Pass = nil // company may slow one side more than the other
 		}
+		return result
 	}
 	return noisy(row, best, t, err.Error()+advice(row.Name))
 }

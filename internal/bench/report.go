@@ -113,9 +113,9 @@ func (r *Result) judge() {
 	}
 }
 
-// missed reports whether the whole interval is above the bound.
+// missed reports whether the verdict is that the whole interval is above the bound.
 func (r Result) missed() bool {
-	return r.Bound != nil && r.Low != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
+	return r.Pass != nil && !*r.Pass && r.Low != nil && *r.Low > *r.Bound
 }
 
 // again combines r, which has missed, with a later measurement of the same row: the later figures, with an interval that

@@ -362,7 +362,7 @@ func TestRowOnACoreThatIsNeverAloneIsNoisyAndHasFigures(t *testing.T) {
 	for _, tt := range []struct {
 		bound float64
 		pass  *bool
-	}{{3, new(true)}, {1.5, new(false)}} {
+	}{{3, new(true)}, {1.5, nil}} {
 		synctest.Test(t, func(t *testing.T) {
 			probe := func() (int64, error) {
 				time.Sleep(100 * time.Millisecond)
