@@ -229,7 +229,9 @@ test-releases: build ## the real rdma-core of Debian's stable suites and of sid:
 
 test-judges: ## foreign judges over the uverbs kernel in software: rdma-core's tools and pyverbs suite, perftest and libfabric of Debian's stable suites and of sid (asks for root)
 	@.ci/need cc
-	$(ROOT) env FLOWTALLY_REQUIRE=all $(GOTEST) -vet=off -count=1 -tags=releases,$(TAGS) $(LANE_FLAGS) -timeout=3h -run='^TestJudge' ./internal/lab/rdmacore
+	@judged=$$(mktemp -d); trap 'rm -rf "$$judged"' EXIT; code=0; \
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_JUDGED="$$judged/table" $(GOTEST) -vet=off -count=1 -tags=releases,$(TAGS) $(LANE_FLAGS) -timeout=3h -run='^TestJudge' ./internal/lab/rdmacore || code=$$?; \
+	echo '| judge | device | rdma-core | pass | skipped | listed |'; sort -u "$$judged/table"; exit $$code
 
 generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc

@@ -1,10 +1,12 @@
 package rdmacore
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,16 +27,24 @@ func Devices() []Device {
 	}
 }
 
-// ids returns the files of sysfs with the PCI identifiers of the device. Libfabric and pyverbs read them.
+// ids returns the files of sysfs with the PCI identifiers of the device. Libfabric, pyverbs and libpci, below perftest, read them.
 func (d Device) ids() map[string]string {
 	var vendor, device, subVendor, subDevice uint32
 	if _, err := fmt.Sscanf(d.modalias, "pci:v%08Xd%08Xsv%08Xsd%08X", &vendor, &device, &subVendor, &subDevice); err != nil {
 		panic("rdmacore: the modalias of " + d.Name + ": " + err.Error())
 	}
-	files := map[string]string{"class": "0x020000", "revision": "0x00", "numa_node": "0", "irq": "0"}
+	files := map[string]string{"class": "0x020000\n", "revision": "0x00\n", "numa_node": "0\n", "irq": "0\n"}
 	for name, id := range map[string]uint32{"vendor": vendor, "device": device, "subsystem_vendor": subVendor, "subsystem_device": subDevice} {
-		files[name] = fmt.Sprintf("%#04x", id)
+		files[name] = fmt.Sprintf("%#04x\n", id)
 	}
+	config := make([]byte, 64) // the header of its configuration space
+	binary.LittleEndian.PutUint16(config[0:], uint16(vendor))
+	binary.LittleEndian.PutUint16(config[2:], uint16(device))
+	binary.LittleEndian.PutUint16(config[10:], 0x0200) // an Ethernet controller
+	binary.LittleEndian.PutUint16(config[44:], uint16(subVendor))
+	binary.LittleEndian.PutUint16(config[46:], uint16(subDevice))
+	files["config"] = string(config)
+	files["resource"] = strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 13)
 	return files
 }
 
@@ -62,7 +72,7 @@ func (r *Root) devices() error {
 		ib, verbs := pci+"/infiniband/"+d.Name, pci+"/infiniband_verbs/"+uverbs
 		files[pci+"/modalias"] = d.modalias + "\n"
 		for name, id := range d.ids() {
-			files[pci+"/"+name] = id + "\n"
+			files[pci+"/"+name] = id
 		}
 		files[ib+"/node_type"] = d.nodeType + "\n"
 		files[ib+"/node_guid"] = "0cc4:7a03:0011:2233\n"
@@ -70,7 +80,12 @@ func (r *Root) devices() error {
 		files[verbs+"/ibdev"] = d.Name + "\n"
 		files[verbs+"/abi_version"] = "1\n"
 		files[verbs+"/dev"] = "231:" + strconv.Itoa(192+i) + "\n"
+		if err := os.MkdirAll(filepath.Join(r.Dir, "sys/bus/pci/drivers", d.driver), 0o755); err != nil { // libfabric resolves the link
+			return err
+		}
+		files[pci+"/uevent"] = "DRIVER=" + d.driver + "\nPCI_SLOT_NAME=" + filepath.Base(pci) + "\n"
 		links[pci+"/driver"] = "../../../bus/pci/drivers/" + d.driver
+		links["sys/bus/pci/devices/"+filepath.Base(pci)] = "../../../" + strings.TrimPrefix(pci, "sys/")
 		links[ib+"/device"], links[verbs+"/device"] = "../..", "../.."
 		links[class+"/infiniband/"+d.Name] = "../../../" + ib
 		links[class+"/infiniband_verbs/"+uverbs] = "../../../" + verbs

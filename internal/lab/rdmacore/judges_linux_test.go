@@ -3,7 +3,6 @@
 package rdmacore
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -29,7 +28,7 @@ import (
 
 // The judges are programs that know nothing of flowtally, as Debian packages them: the tools and the suite of rdma-core,
 // perftest, and libfabric. `make test-judges` runs them over the uverbs kernel in software, in a root of its own for each suite.
-// testdata/judges/known.txt lists the cases that do not pass, each with its reason.
+// testdata/judges/passes.txt lists the cases that pass, and known.txt those that do not, each with its reason.
 
 // court is a root with the judges of a suite.
 type court struct {
@@ -72,7 +71,7 @@ func newCourt(t *testing.T, suite string, libs ibvtest.Libs) *court {
 	t.Log(c.Root)
 	c.preload = c.Preload(t, libs.Kernel, "v0", "v1")
 	devices := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "v0"}, {Name: "efa_0", Netdev: "v1"}}}
-	c.env = append(devices.Environ(), "PATH=/usr/bin:/usr/sbin", "HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1")
+	c.env = append(devices.Environ(), "PATH=/usr/bin:/usr/sbin", "HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0")
 
 	c.dirs = judgePackages(t, suite)
 	if err := c.seat(libs); err != nil {
@@ -125,10 +124,12 @@ func (c *court) seat(libs ibvtest.Libs) error {
 			return err
 		}
 	}
-	// Two programs by which the suite finds netdevs: rdma asks NETLINK_RDMA, which this kernel lacks, and ls has no package here.
+	// Programs by which the suite finds netdevs and partitions: rdma asks NETLINK_RDMA, which this kernel lacks, and the package
+	// of ls and cat (coreutils) is not in this root.
 	for name, text := range map[string]string{
 		"rdma": `print('[{"ifname":"mlx5_0","port":1,"netdev":"v0"}]')`,
 		"ls":   "import os, sys\nprint('\\n'.join(sorted(os.listdir(sys.argv[1]))))",
+		"cat":  "import sys\nprint(open(sys.argv[1]).read(), end='')",
 	} {
 		path := filepath.Join(c.Dir, "usr/bin", name)
 		if err := os.RemoveAll(path); err != nil {
@@ -197,87 +198,6 @@ func (c *court) run(ctx context.Context, env []string, args ...string) ([]byte, 
 	return out.Bytes(), err
 }
 
-// verdicts are the outcomes of cases, by the name of the case: "pass", "skip", or what went wrong.
-type verdicts map[string]string
-
-// judge compares the verdicts on a device with the list. Both a case that fails beside the list and one of the list that does
-// not fail are errors.
-func (c *court) judge(t *testing.T, device string, got verdicts) {
-	t.Helper()
-	known := readKnown(t)
-	version := fmt.Sprintf("%d.%d", c.Major, c.Minor)
-	if !slices.ContainsFunc(known, func(k knownCase) bool { return slices.Contains(k.releases, version) }) {
-		t.Logf("testdata/judges/known.txt has no release %s: judged as the newest", version)
-		version = "newest"
-	}
-	number := map[string]int{}
-	for name, verdict := range got {
-		switch verdict {
-		case "pass", "skip":
-			number[verdict]++
-			continue
-		}
-		number["listed"]++
-		if !slices.ContainsFunc(known, func(k knownCase) bool { return k.is(device, name, version) }) {
-			t.Errorf("%s: %s fails, and known.txt does not list it for %s: %s", device, name, version, verdict)
-		}
-	}
-	for _, k := range known {
-		if v := got[k.name]; (v == "pass" || v == "skip") && k.is(device, k.name, version) {
-			t.Errorf("%s: %s is in known.txt for %s (%s): it has the verdict %q now", device, k.name, version, k.reason, v)
-		}
-	}
-	t.Logf("%s, %s: %d pass, %d are skipped, %d are listed", version, device, number["pass"], number["skip"], number["listed"])
-	if number["pass"]+number["listed"] == 0 {
-		t.Errorf("no case ran on %s", device)
-	}
-}
-
-// knownCase is a case that does not pass over releases.
-type knownCase struct {
-	reason, device, name string
-	releases             []string
-}
-
-func (k knownCase) is(device, name, version string) bool {
-	at := slices.Index(k.releases, version)
-	if version == "newest" { // a release that the list does not know yet is like the last one of the list
-		at = slices.Index(k.releases, newestKnown)
-	}
-	return k.device == device && k.name == name && at >= 0
-}
-
-// newestKnown is the last release of the list.
-const newestKnown = "65.0"
-
-// readKnown reads the list: reasons in lines that begin with "# ", and below each of them "RELEASES DEVICE CASE".
-func readKnown(t *testing.T) []knownCase {
-	t.Helper()
-	f, err := os.Open("testdata/judges/known.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var list []knownCase
-	reason := ""
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if said, is := strings.CutPrefix(line, "# "); is {
-			reason = said
-			continue
-		}
-		if line == "" {
-			continue
-		}
-		part := strings.SplitN(line, " ", 3)
-		if len(part) != 3 || reason == "" {
-			t.Fatalf("known.txt: %q is not RELEASES DEVICE CASE below a reason", line)
-		}
-		list = append(list, knownCase{reason: reason, device: part[1], name: part[2], releases: strings.Split(part[0], ",")})
-	}
-	return list
-}
-
 // overCourts runs test in a court of each suite.
 func overCourts(t *testing.T, test func(t *testing.T, c *court)) {
 	t.Helper()
@@ -294,37 +214,52 @@ func overCourts(t *testing.T, test func(t *testing.T, c *court)) {
 func TestJudgePyverbs(t *testing.T) {
 	overCourts(t, func(t *testing.T, c *court) {
 		for _, d := range Devices() {
-			done := filepath.Join(c.Dir, "done-"+d.Name)
-			for range 20 { // a process that a case ends is followed by another
-				out, err := c.run(t.Context(), c.preload, "python3", "/suite.py", d.Name, "/done-"+d.Name)
-				if err == nil || !errors.As(err, new(*exec.ExitError)) {
-					break
-				}
-				t.Logf("%s: a process of the suite: %v\n%s", d.Name, err, tail(out))
-			}
-			data, err := os.ReadFile(done)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := verdicts{}
-			for line := range strings.Lines(string(data)) {
-				part := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
-				got[part[0]] = part[1]
-				if part[1] == "error" || part[1] == "fail" {
-					got[part[0]] += ": " + part[2]
-				}
-			}
-			c.judge(t, d.Name, got)
+			c.judge(t, d.Name, c.pyverbs(t, d.Name))
 		}
 	})
 }
 
-func tail(out []byte) []byte { return out[max(0, len(out)-1500):] }
-
-// pairs judges programs that run twice, as server and as client, below one uverbsd. A case is a command.
-func (c *court) pairs(t *testing.T, device string, env []string, commands ...string) {
+// pyverbs runs the suite on a device. A case that fails or crashes ends its process, and another process goes on behind it.
+func (c *court) pyverbs(t *testing.T, device string) verdicts {
 	t.Helper()
 	got := verdicts{}
+	for {
+		ran := got.ran()
+		out, err := c.run(t.Context(), c.preload, "python3", "/suite.py", device, "/done-"+device)
+		data, readErr := os.ReadFile(filepath.Join(c.Dir, "done-"+device))
+		if readErr != nil {
+			t.Fatalf("%s: %v, %v\n%s", device, err, readErr, tail(out))
+		}
+		got = verdicts{}
+		for line := range strings.Lines(string(data)) {
+			part := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
+			got[part[0]] = part[1]
+			if part[1] == "error" || part[1] == "fail" {
+				got[part[0]] += ": " + part[2]
+			}
+		}
+
+		var exit *exec.ExitError
+		switch {
+		case err == nil:
+			return got
+		case !errors.As(err, &exit) || got.ran() == ran:
+			t.Errorf("%s: a process of the suite ended before its next case: %v\n%s", device, err, tail(out))
+			return got
+		case exit.ExitCode() != afterFailure:
+			t.Logf("%s: a process of the suite: %v\n%s", device, err, tail(out))
+		}
+	}
+}
+
+// afterFailure is the status of suite.py behind a case that fails.
+const afterFailure = 3
+
+func tail(out []byte) []byte { return out[max(0, len(out)-1500):] }
+
+// pairs runs programs twice, as server and as client, below one uverbsd. A case is a command.
+func (c *court) pairs(t *testing.T, got verdicts, env []string, commands ...string) {
+	t.Helper()
 	for _, command := range commands {
 		args := strings.Fields(command)
 		all := append([]string{"uverbsd", "/usr/bin/python3", "/pair.py"}, args...)
@@ -335,7 +270,6 @@ func (c *court) pairs(t *testing.T, device string, env []string, commands ...str
 			got[command] = fmt.Sprintf("%v\n%s", err, tail(out))
 		}
 	}
-	c.judge(t, device, got)
 }
 
 // TestJudgeVerbsPrograms runs the programs of rdma-core and perftest between two processes.
@@ -345,15 +279,18 @@ func TestJudgeVerbsPrograms(t *testing.T) {
 		if err != nil || !bytes.Contains(out, []byte("mlx5_0")) || !bytes.Contains(out, []byte("efa_0")) {
 			t.Errorf("ibv_devinfo -v: %v\n%s", err, out)
 		}
-		c.pairs(t, "mlx5_0", nil, over("mlx5_0", "-g 0 -n 200",
+		mlx5, efa := verdicts{}, verdicts{}
+		c.pairs(t, mlx5, nil, over("mlx5_0", "-g 0 -n 200",
 			"ibv_rc_pingpong", "ibv_rc_pingpong -e", "ibv_rc_pingpong -c", "ibv_rc_pingpong -s 65536", "ibv_rc_pingpong -t",
 			"ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong")...)
-		c.pairs(t, "mlx5_0", nil, over("mlx5_0", "-x 0 -n 200 -F",
+		c.pairs(t, mlx5, nil, over("mlx5_0", "-x 0 -n 200 -F",
 			"ib_send_bw -c RC", "ib_send_bw -c UC", "ib_send_bw -c UD", "ib_send_bw -e", "ib_send_bw -q 4 -b", "ib_write_bw -c RC",
 			"ib_write_bw -c UC", "ib_read_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_bw")...)
-		c.pairs(t, "efa_0", nil, over("efa_0", "-g 0 -n 200", "ibv_ud_pingpong")...)
-		c.pairs(t, "efa_0", nil, over("efa_0", "-x 0 -n 200 -F",
+		c.pairs(t, efa, nil, over("efa_0", "-g 0 -n 200", "ibv_ud_pingpong")...)
+		c.pairs(t, efa, nil, over("efa_0", "-x 0 -n 200 -F",
 			"ib_send_bw -c SRD", "ib_send_lat -c SRD", "ib_write_bw -c SRD", "ib_read_bw -c SRD", "ib_send_bw -c UD -Q 1")...)
+		c.judge(t, "mlx5_0", mlx5)
+		c.judge(t, "efa_0", efa)
 	})
 }
 
@@ -375,19 +312,28 @@ func TestJudgeLibfabric(t *testing.T) {
 		if err := os.Remove(filepath.Join(c.Dir, "sys/class/infiniband_verbs/uverbs0")); err != nil {
 			t.Fatal(err)
 		}
-		commands := []string{"fi_pingpong -p efa -e rdm -I 100", "fi_pingpong -p efa -e dgram -I 100"}
-		if c.fabtests(t) {
-			commands = append(commands,
-				"fi_rdm_pingpong -p efa -I 50 -E", "fi_rma_bw -p efa -e rdm -o write -I 50 -E", "fi_rma_bw -p efa -e rdm -o read -I 50 -E",
-				"fi_rma_bw -p efa -f efa -e rdm -o write -t counter -c spin -I 50 -E", "fi_rdm_cntr_pingpong -p efa -c spin -I 50 -E")
+		ready := []string{"fi_pingpong -p efa -e rdm -I 100", "fi_pingpong -p efa -e dgram -I 100"}
+		suite := []string{
+			"fi_rdm_pingpong -p efa -I 50 -E", "fi_rma_bw -p efa -e rdm -o write -I 50 -E", "fi_rma_bw -p efa -e rdm -o read -I 50 -E",
+			"fi_rdm_pingpong -p efa -t counter -c spin -I 50 -E", "fi_rma_bw -p efa -f efa -e rdm -o write -t counter -c spin -I 50 -E",
+			"fi_rdm_cntr_pingpong -p efa -c spin -I 50 -E",
 		}
-		c.pairs(t, "efa_0", []string{"FI_EFA_ENABLE_SHM_TRANSFER=0"}, commands...)
+		got := verdicts{}
+		if err := c.fabtests(t); err != nil {
+			for _, command := range suite {
+				got[command] = err.Error()
+			}
+		} else {
+			ready = append(ready, suite...)
+		}
+		c.pairs(t, got, []string{"FI_EFA_ENABLE_SHM_TRANSFER=0"}, ready...)
+		c.judge(t, "efa_0", got)
 	})
 }
 
-// fabtests compiles the programs of libfabric's suite over the root's library. Debian packages none of them. It reports whether
-// the archive has the sources.
-func (c *court) fabtests(t *testing.T) bool {
+// fabtests compiles the programs of libfabric's suite over the root's library. Debian packages none of them. The archive may lack
+// the sources.
+func (c *court) fabtests(t *testing.T) error {
 	t.Helper()
 	need.Tool(t, "gcc")
 	dir, err := archive.DefaultDir()
@@ -396,14 +342,12 @@ func (c *court) fabtests(t *testing.T) bool {
 	}
 	src, err := archive.Cache{Dir: dir}.Source(t.Context(), c.Suite, "libfabric")
 	if err != nil {
-		t.Logf("without fabtests: %v", err)
-		return false
+		return err
 	}
 	tests, _ := filepath.Glob(filepath.Join(src, "*", "fabtests"))
 	library, _ := filepath.Glob(filepath.Join(c.Dir, "usr/lib/*/libfabric.so.1"))
 	if len(tests) != 1 || len(library) != 1 {
-		t.Logf("without fabtests: found %q and %q", tests, library)
-		return false
+		return fmt.Errorf("compiling fabtests: found the sources %q and the library %q, want one of each", tests, library)
 	}
 	common, err := filepath.Glob(filepath.Join(tests[0], "common", "*.c"))
 	if err != nil {
@@ -423,5 +367,5 @@ func (c *court) fabtests(t *testing.T) bool {
 			t.Fatalf("compiling %s: %v\n%s", name, err, out)
 		}
 	}
-	return true
+	return nil
 }
