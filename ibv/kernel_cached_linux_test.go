@@ -3,7 +3,12 @@
 package ibv
 
 import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
@@ -39,4 +44,40 @@ func TestKernelPreferCachedReadsTheCacheOfTheDriver(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Without the flag in the call, a build of this package fails the test above, and by its first value.
+func TestKernelPreferCachedFindsAReadThatDropsTheFlag(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the package again")
+	}
+	const line, dropped = "n.ctx.v.readCounters(n.h, dst, flags)", "n.ctx.v.readCounters(n.h, dst, flags&0)"
+	source := must(os.ReadFile("counters.go"))(t)
+	if n := strings.Count(string(source), line); n != 1 {
+		t.Fatalf("counters.go has %d times %s", n, line)
+	}
+	dir := t.TempDir()
+	mutant := filepath.Join(dir, "counters.go")
+	overlay := filepath.Join(dir, "overlay.json")
+	replaced := map[string]string{must(filepath.Abs("counters.go"))(t): mutant}
+	for name, data := range map[string][]byte{
+		mutant:  []byte(strings.Replace(string(source), line, dropped, 1)),
+		overlay: must(json.Marshal(map[string]any{"Replace": replaced}))(t),
+	} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	const of = "TestKernelPreferCachedReadsTheCacheOfTheDriver"
+	newest := rdmacore.Suites()[len(rdmacore.Suites())-1]
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-tags=releases", "-overlay", overlay, "-run", "^"+of+"$/^"+newest+"$", ".")
+	cmd.Env = append(os.Environ(), rdmacore.RanEnv+"=")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		t.Errorf("%s passes", of)
+	case !strings.Contains(string(out), "a read preferring the cache returns [5 500], want [2 200]"):
+		t.Errorf("%s fails by something else: %v\n%s", of, err, out)
+	}
 }
