@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
@@ -15,7 +16,8 @@ type ProbeOptions struct {
 	Devices     []string // RDMA devices to probe, in addition to the devices of Interfaces
 	DevicesOnly bool     // probe Devices alone, and no interface, as queue pairs need
 	RDMA        dataplane.RDMAConfig
-	Trial       TrialCommand // as Options.Trial
+	Period      time.Duration // as dataplane.PollConfig.Period: how often the counters of devices would be read
+	Trial       TrialCommand  // as Options.Trial
 }
 
 // Probe returns which features each backend supports on this host, in the network namespace of the calling

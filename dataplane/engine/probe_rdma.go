@@ -7,8 +7,10 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
+	"github.com/flowtally/flowtally/dataplane/engine/rdma"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/trial/child"
+	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -57,9 +59,13 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 			continue
 		}
 		for _, p := range child.DeviceProbes() {
-			for _, r := range ask(trial.Request{Device: d.Name, Probe: p.Features[0]}, p.Features).Results {
+			reply := ask(trial.Request{Device: d.Name, Probe: p.Features[0]}, p.Features)
+			for _, r := range reply.Results {
 				r.Object = d.Object
 				out = append(out, r)
+			}
+			if n := reply.CountersPerCommand; n > 0 && countsFlows(out, d.Object) {
+				out = append(out, rdma.Budget{CommandsPerSecond: o.RDMA.CommandsPerSecond, Period: o.Period}.Result(d.Object, n))
 			}
 		}
 	}
@@ -70,6 +76,16 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 		})}
 	}
 	return out
+}
+
+// countsFlows reports whether the results have a mode in which a device counts flows beside the kernel.
+func countsFlows(results []probe.Result, object string) bool {
+	yes := func(feature string) bool {
+		return slices.ContainsFunc(results, func(r probe.Result) bool {
+			return r.Object == object && r.Feature == feature && r.Answer == probe.Yes
+		})
+	}
+	return yes(rdma.FeatureDevX) || yes(ibv.FeatureCounters) && (yes(ibv.FeatureDontTrap) || yes(ibv.FeatureEgress))
 }
 
 // SuggestQueuePair asks a device for the type and the GID index of its queue pairs, in a process of its own by command,

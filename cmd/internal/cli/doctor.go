@@ -49,6 +49,7 @@ func (c *doctorCmd) Run(env *Env) error {
 			Devices:     devicesOf(cfg),
 			DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, // it counts on queue pairs alone
 			RDMA:        cfg.RDMA,
+			Period:      cfg.Poll.Period,
 			Trial:       engine.SelfTrial(),
 		}),
 		leftovers(),

@@ -71,6 +71,8 @@ type Options struct {
 	Host   Host // nil: the devices of libibverbs
 }
 
+func (o Options) budget() Budget { return Budget{o.RDMA.CommandsPerSecond, o.Period} }
+
 // New opens the library and the devices of the interfaces, and searches for missing devices from then on. While all of them
 // are missing, Absent returns the reason.
 //
@@ -104,7 +106,7 @@ func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Bac
 		log:         o.Logger,
 		now:         now,
 		hw:          hw,
-		pace:        newPacer(cmp.Or(o.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)),
+		pace:        newPacer(o.budget().commands()),
 		changed:     make(chan struct{}, 1),
 		closeBound:  backend.CloseBound,
 		patterns:    o.Interfaces,

@@ -72,7 +72,7 @@ func (d *device) readConditions() (out []dataplane.Condition) {
 			Severity: dataplane.Low,
 			Object:   d.name,
 			Text:     fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
-			Fix:      "raise rdma.commands_per_second and restart, count fewer flows in hardware, or use a device with bulk reads (DevX)",
+			Fix:      "raise rdma.commands_per_second and restart, count fewer flows in hardware, or use DevX with rdma-core 63 or later, which reads 128 counters by one command",
 		})
 	}
 	return out

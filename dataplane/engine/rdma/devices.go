@@ -172,8 +172,7 @@ func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 		d.gaveUp.Store(&failure{err: err, at: b.now()})
 		b.signal()
 	}
-	period := max(cmp.Or(b.opts.Period, dataplane.DefaultPollPeriod), backend.ReadPeriodMin)
-	r := newReader(b.now, b.pace, period, b.log.With("device", info.name), onGivenUp, b.signal)
+	r := newReader(b.now, b.pace, b.opts.budget().period(), b.log.With("device", info.name), onGivenUp, b.signal)
 	ctx, stop := context.WithCancel(b.ctx)
 
 	b.mu.Lock()

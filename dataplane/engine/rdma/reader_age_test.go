@@ -48,7 +48,7 @@ func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 					r.run(ctx)
 				}()
 				defer func() { enough(); <-ended }()
-				pass := time.Duration(c.pools) * time.Second / time.Duration(c.perSecond)
+				_, pass := Budget{c.perSecond, time.Millisecond}.ReadEvery(c.pools, 1)
 				time.Sleep(pass + pass/4)
 				var oldest int64
 				for end := time.Now().Add(5 * pass); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

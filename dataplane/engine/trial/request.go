@@ -25,6 +25,8 @@ type Reply struct {
 	Devices []Device
 	Results []probe.Result
 	Refused string
+	// CountersPerCommand is the number of counters that the device reads by one command, in the reply of the probe of DevX.
+	CountersPerCommand int
 	// QueuePair is how to configure queue pairs of the device, in the reply of the probe of completions. Nil: unknown.
 	QueuePair *dataplane.QueuePair
 }

@@ -60,6 +60,9 @@ func Probe(r trial.Request, calls ibv.Calls) (reply trial.Reply) {
 			reply.Results = p.run(lib, r.Device)
 		}
 	}
+	if r.Probe == rdma.FeatureDevX {
+		reply.CountersPerCommand = rdma.CountersPerCommand(lib, r.Device)
+	}
 	if r.Probe == queuepair.FeatureCompletions {
 		if q, err := queuepair.Suggest(lib, r.Device); err == nil {
 			reply.QueuePair = &q
