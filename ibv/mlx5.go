@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/flowtally/flowtally/probe"
 )
 
 // mlx5 is the part of libmlx5 used by this package. It has no functions to destroy flows and contexts: use
@@ -58,7 +60,7 @@ type DevX struct {
 }
 
 // DevX opens the device for firmware commands. It returns a [probe.UnsupportedError] if there is no
-// libmlx5, or if the device is no mlx5 device.
+// libmlx5, if the device is no mlx5 device, or if its firmware has no user contexts.
 func (c *Context) DevX() (*DevX, error) {
 	m, err := c.loadMLX5("DevX")
 	if err != nil {
@@ -98,8 +100,16 @@ func (c *Context) loadMLX5(feature string) (mlx5, error) {
 // openError explains the errno of mlx5dv_open_device.
 func (d *DevX) openError(errno syscall.Errno) error {
 	err := d.ctx.err("mlx5dv_open_device", errno)
-	if errno == syscall.EPERM || errno == syscall.EACCES {
+	switch errno {
+	case syscall.EPERM, syscall.EACCES:
 		return fmt.Errorf("%w: DevX needs CAP_NET_RAW in the device's network namespace", err)
+	case syscall.EINVAL:
+		return fmt.Errorf("%w: %w", &probe.UnsupportedError{
+			Feature: "DevX",
+			Object:  d.device,
+			Reason:  "the firmware has no user contexts",
+			Fix:     "mlxconfig -d DEVICE set UCTX_EN=1, and reset the firmware",
+		}, err)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ type twoNICs struct {
 
 func newTwoNICs(t *testing.T) *twoNICs {
 	t.Helper()
-	b := &twoNICs{softBench: newSoftBench(t), second: lab.Unique("sw")}
+	b := &twoNICs{softBench: newSoftBench(t), second: lab.Unique("mlx5_")}
 	var err error
 	b.other, err = lab.NewPair(b.Wire.Near.NS, b.Wire.Far.NS, lab.Unique("near"), lab.Unique("far"), lab.PairOptions{})
 	if err != nil {

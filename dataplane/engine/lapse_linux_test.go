@@ -15,15 +15,15 @@ func TestALapseOfReadingCostsNothing(t *testing.T) {
 	b := newSoftBench(t, webFlow(t))
 	b.Config.Backend = "rdma"
 	// More failures in a row than a counter is given up after, over some 5 s.
-	b.Env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_devx_obj_query", Errno: "EIO", From: 100, To: 100 + giveUp + 1}}
+	b.Env.Fail = []ibvtest.Fault{{Verb: "DEVX_OBJ_QUERY", Errno: "EIO", From: 100, To: 100 + giveUp + 1}}
 	b.run(t)
-	made := b.Calls(t, "__mlx5dv_create_flow")
+	made := b.Calls(t, "CREATE_FLOW")
 	frames := make([][]byte, 64)
 	for i := range frames {
 		frames[i] = udpTo(1001, 60)
 	}
 	givenUp := false
-	for b.Calls(t, "mlx5dv_devx_obj_query") < 100+giveUp+2 {
+	for b.Calls(t, "DEVX_OBJ_QUERY") < 100+giveUp+2 {
 		b.pass(t, flow.Ingress, frames)
 		b.sent = backend.Add(b.sent, backend.Pair{Packets: 64, Bytes: 64 * 60})
 		over := b.e.mover.stack.hardware
@@ -35,7 +35,7 @@ func TestALapseOfReadingCostsNothing(t *testing.T) {
 	if got := b.total(t, "web"); got != b.sent {
 		t.Errorf("counted %+v, want %+v", got, b.sent)
 	}
-	if n := b.Calls(t, "__mlx5dv_create_flow"); n != made {
+	if n := b.Calls(t, "CREATE_FLOW"); n != made {
 		t.Errorf("%d rules were made again", n-made)
 	}
 	b.e.ctl.Lock()

@@ -12,8 +12,7 @@ import (
 // The result names the sources that a queue pair then gets, best first; a device that
 // a configuration names and that is not there is a no.
 func TestProbeNamesTheSourcesOfCompletionsBestFirst(t *testing.T) {
-	s := newSoftNIC(t)
-	s.Config.RDMA.EFA = softLibs(t).EFA
+	s := newFakeNIC(t)
 	for _, c := range []struct {
 		without []string
 		limit   []string // of completion counters
@@ -51,7 +50,7 @@ func TestProbeNamesTheSourcesOfCompletionsBestFirst(t *testing.T) {
 // Queue pairs alone ask nothing of an interface, and nothing of a device that they do not name.
 func TestProbeAsksOnlyTheDevicesOfQueuePairs(t *testing.T) {
 	s := newSoftNIC(t)
-	s.Env.Devices = append(s.Env.Devices, ibvtest.Device{Name: "other0", Netdev: "lo"})
+	s.Env.Devices = append(s.Env.Devices, ibvtest.Device{Name: "mlx5_other", Netdev: "lo"})
 	s.Env.Set(t.Setenv)
 	var got []probe.Result
 	if err := s.Wire.Near.NS.Do(func() error {

@@ -29,19 +29,20 @@ func TestAConnectionThatFailsHalfWayIsACondition(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		kind  dataplane.QueuePairType
-		fault ibvtest.Fault
-		state string // that it is left in; "": it is connected as before
+		verb  string
+		fault ibvtest.Fault // of the verb, or of its call to the kernel
+		state string        // that it is left in; "": it is connected as before
 	}{
-		{"ERR is refused", dataplane.RC, ibvtest.Fault{Verb: "ibv_modify_qp", From: made + 1, To: made + 1}, ""},
-		{"RESET is refused", dataplane.RC, ibvtest.Fault{Verb: "ibv_modify_qp", From: made + 2, To: made + 2}, "ERR"},
-		{"INIT is refused", dataplane.RC, ibvtest.Fault{Verb: "ibv_modify_qp", From: made + 3, To: made + 3}, "RESET"},
-		{"RTR is refused", dataplane.RC, ibvtest.Fault{Verb: "ibv_modify_qp", From: made + 4, To: made + 4}, "INIT"},
-		{"RTS is refused", dataplane.RC, ibvtest.Fault{Verb: "ibv_modify_qp", From: made + 5, To: made + 5}, "RTR"},
-		{"receives are refused", dataplane.RC, ibvtest.Fault{Verb: "ibv_post_recv", From: 9, To: 9}, "INIT"}, // a and b began with 64, 16 by a call
-		{"no address handle", dataplane.UD, ibvtest.Fault{Verb: "ibv_create_ah", From: 2, To: 2}, "RTS"},
+		{"ERR is refused", dataplane.RC, "ibv_modify_qp", ibvtest.Fault{Verb: "MODIFY_QP", From: made + 1, To: made + 1}, ""},
+		{"RESET is refused", dataplane.RC, "ibv_modify_qp", ibvtest.Fault{Verb: "MODIFY_QP", From: made + 2, To: made + 2}, "ERR"},
+		{"INIT is refused", dataplane.RC, "ibv_modify_qp", ibvtest.Fault{Verb: "MODIFY_QP", From: made + 3, To: made + 3}, "RESET"},
+		{"RTR is refused", dataplane.RC, "ibv_modify_qp", ibvtest.Fault{Verb: "MODIFY_QP", From: made + 4, To: made + 4}, "INIT"},
+		{"RTS is refused", dataplane.RC, "ibv_modify_qp", ibvtest.Fault{Verb: "MODIFY_QP", From: made + 5, To: made + 5}, "RTR"},
+		{"receives are refused", dataplane.RC, "ibv_post_recv", ibvtest.Fault{Verb: "ibv_post_recv", From: 9, To: 9}, "INIT"}, // a and b began with 64, 16 by a call
+		{"no address handle", dataplane.UD, "ibv_create_ah", ibvtest.Fault{Verb: "CREATE_AH", From: 2, To: 2}, "RTS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSoftNIC(t)
+			s := nicThatFails(t, c.fault.Verb)
 			c.fault.Errno = "EPERM"
 			s.Env.Fail = []ibvtest.Fault{c.fault}
 			cfg := s.pairConfig(t, dataplane.Send)
@@ -51,7 +52,7 @@ func TestAConnectionThatFailsHalfWayIsACondition(t *testing.T) {
 			e := s.startPairs(t, cfg)
 			before := stateOf(t, e, "a").Peer
 			err := e.QueuePairs().Connect(t.Context(), "a", before)
-			if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), c.fault.Verb) {
+			if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), c.verb) {
 				t.Fatalf("connecting: %v", err)
 			}
 			if c.state == "" {
@@ -62,10 +63,10 @@ func TestAConnectionThatFailsHalfWayIsACondition(t *testing.T) {
 				t.Errorf("it is left as %+v, want state %s and no peer", a, c.state)
 			}
 			k := awaitCondition(t, e, "queue-pair-unconnected", "a", true)
-			if !strings.Contains(k.Text, "in state "+c.state) || !strings.Contains(k.Text, c.fault.Verb) || !strings.Contains(k.Text, before.String()) {
+			if !strings.Contains(k.Text, "in state "+c.state) || !strings.Contains(k.Text, c.verb) || !strings.Contains(k.Text, before.String()) {
 				t.Errorf("the condition says %q", k.Text)
 			}
-			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) || !strings.Contains(err.Error(), c.fault.Verb) {
+			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) || !strings.Contains(err.Error(), c.verb) {
 				t.Errorf("posting: %v", err)
 			}
 			lab.Step(t, k.Fix, "then: flowtally queue-pairs connect … [ADDRESS]")
@@ -84,7 +85,7 @@ func TestAConnectionThatFailsHalfWayIsACondition(t *testing.T) {
 // It leaves no second one behind.
 func TestAnAddressHandleThatStaysGoesWithTheNextConnection(t *testing.T) {
 	s := newSoftNIC(t)
-	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_ah", Errno: "EBUSY", From: 1, To: 1}}
+	s.Env.Fail = []ibvtest.Fault{{Verb: "AH_DESTROY", Errno: "EBUSY", From: 1, To: 1}}
 	cfg := s.pairConfig(t, dataplane.Send)
 	for i := range cfg.QueuePairs {
 		cfg.QueuePairs[i].Type = dataplane.UD

@@ -159,7 +159,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 
 // TestCompletionTotalsGoOnOverARestart, with one discontinuity.
 func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
-	s := newSoftNIC(t)
+	s := newFakeNIC(t)
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
 	want := make(map[string]backend.Pair)
 	for run := range uint64(3) {
@@ -221,7 +221,7 @@ func TestAStartThatFailsLosesNoTotal(t *testing.T) {
 
 // TestReadersSeeTheWordsThatTheDeviceWrites, without the poller.
 func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
-	s := newSoftNIC(t)
+	s := newFakeNIC(t)
 	cfg := s.pairConfig(t, local...)
 	cfg.Poll.Period = time.Hour // nothing is published meanwhile
 	e := s.startPairs(t, cfg)
@@ -233,7 +233,7 @@ func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
 
 // TestReadersLeaveTheWordsBeforeTheQueuePairGoes, also where its device cannot be closed.
 func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
-	s := newSoftNIC(t)
+	s := newFakeNIC(t)
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_close_device", Errno: "EIO"}}
 	cfg := s.pairConfig(t, dataplane.Send)
 	e, err := s.newPairs(t, cfg)
@@ -249,7 +249,7 @@ func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
 
 // TestRemoteOperationsAreCountedByTheDeviceAlone, which has no completion for them.
 func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
-	s := newSoftNIC(t)
+	s := newFakeNIC(t)
 	cfg := s.pairConfig(t, dataplane.Operations()...)
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.RDMAWrite, 70)
@@ -274,19 +274,20 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 		source  dataplane.CompletionSource
 		typ     dataplane.QueuePairType // "": rc
 		without []string
+		mlx5    string // path of libmlx5
 		says    string // "": it counts
 		fix     string // the next step
 	}{
-		{source: dataplane.SourceCompCntr, without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
-		{source: dataplane.SourceCollapsedCQ, says: "mlx5dv_devx_alloc_uar", fix: "source cq_ring"},
+		{source: dataplane.SourceCompCntr, says: "ibv_query_comp_cntr_caps"},
+		{source: dataplane.SourceCollapsedCQ, without: []string{"devx"}, says: "mlx5dv", fix: "source cq_ring"},
 		{source: dataplane.SourceCollapsedCQ, typ: dataplane.UD, says: "type is ud", fix: "set `type` of the queue pair to rc, or use source cq_ring or auto"},
-		{source: dataplane.SourceCQRing, without: []string{"cq_ring"}, says: "mlx5"},
+		{source: dataplane.SourceCQRing, mlx5: "/nonexistent/libmlx5.so.1", says: "mlx5"},
 		{source: dataplane.SourceCQRing},
 		{source: dataplane.SourcePollCQ},
 	} {
 		t.Run(string(c.source)+"/"+c.says, func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.Env.Without = c.without
+			s.Env.Without, s.Config.RDMA.MLX5 = c.without, c.mlx5
 			operations := local
 			if c.typ != "" {
 				operations = local[:1]
@@ -319,7 +320,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 
 // TestASourceThatFailsIsReplaced by ibv_poll_cq: a condition says so, and the totals go on.
 func TestASourceThatFailsIsReplaced(t *testing.T) {
-	s := newSoftNIC(t)
+	s := newFakeNIC(t)
 	s.Env.Without = []string{"efadv"}
 	cfg := s.pairConfig(t, local...)
 	cfg.QueuePairs[1].Source = dataplane.SourcePollCQ
@@ -357,7 +358,7 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 func TestAVerbThatFailsForAWhileCostsOnlyWhatIsOutstanding(t *testing.T) {
 	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", "ibv_query_qp"} {
 		t.Run(verb, func(t *testing.T) {
-			s := newSoftNIC(t)
+			s := newFakeNIC(t)
 			s.Env.Statistics = filepath.Join(t.TempDir(), "statistics")
 			s.Env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO", From: 12, To: 14}}
 			s.Env.Without = []string{"comp_cntr", "cq_ring"}

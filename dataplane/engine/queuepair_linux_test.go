@@ -16,28 +16,43 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// pairSource is a source of completions, and the features that the software device must lack so that the
-// source is the best.
+// pairSource is a source of completions, and a device of which it is the best.
 type pairSource struct {
-	mode    string
-	without []string
+	mode string
+	nic  func(*testing.T) *softNIC
 }
 
+// The host's libraries have completion counters from rdma-core 65 on, and those of an EFA alone.
 var pairSources = []pairSource{
-	{mode: "comp_cntr+external"},
-	{mode: "comp_cntr", without: []string{"efadv"}},
-	{mode: "cq_ring", without: []string{"comp_cntr"}},
-	{mode: "poll_cq", without: []string{"comp_cntr", "cq_ring"}},
+	{"comp_cntr+external", newFakeNIC},
+	{"comp_cntr", func(t *testing.T) *softNIC {
+		s := newFakeNIC(t)
+		s.Env.Without = []string{"efadv"}
+		return s
+	}},
+	{"cq_ring", newSoftNIC},
+	{"poll_cq", func(t *testing.T) *softNIC {
+		s := newSoftNIC(t)
+		s.Config.RDMA.MLX5 = "/nonexistent/libmlx5.so.1"
+		return s
+	}},
 }
 
-// eachPairSource runs a test for every source, with a software device of which it is the best. The short form leaves out
+// nicThatFails is a device whose kernel refuses a call, or whose libraries refuse a verb that reads and writes memory alone.
+func nicThatFails(t *testing.T, call string) *softNIC {
+	t.Helper()
+	if strings.HasPrefix(call, "ibv_") {
+		return newFakeNIC(t)
+	}
+	return newSoftNIC(t)
+}
+
+// eachPairSource runs a test for every source, with a device of which it is the best. The short form leaves out
 // the sources in the middle.
 func eachPairSource(t *testing.T, test func(t *testing.T, s *softNIC, mode string)) {
 	for _, src := range times.Brief(pairSources, []pairSource{pairSources[0], pairSources[3]}) {
 		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			s.Env.Without = src.without
-			test(t, s, src.mode)
+			test(t, src.nic(t), src.mode)
 		})
 	}
 }
@@ -49,7 +64,6 @@ var local = []dataplane.Operation{dataplane.Send, dataplane.Recv, dataplane.RDMA
 func (s *softNIC) pairConfig(t *testing.T, ops ...dataplane.Operation) dataplane.Config {
 	cfg := s.Config
 	cfg.Interfaces = nil
-	cfg.RDMA.EFA = softLibs(t).EFA
 	cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 64, History: -1}
 	for _, name := range []string{"a", "b"} {
 		q := dataplane.QueuePair{Name: name, Device: s.Device, SendDepth: 32, Receives: 64}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,10 +45,11 @@ func TestDatagramsAreCounted(t *testing.T) {
 }
 
 // TestReliableDatagramsNeedLibEFA: an instance with a queue pair of type srd does not start over a libefa that has no such
-// queue pairs. The software libefa has none. The error names the symbol and a next step.
+// queue pairs, as the uverbs kernel in its place. The error names the symbol and a next step.
 func TestReliableDatagramsNeedLibEFA(t *testing.T) {
 	s := newSoftNIC(t)
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
+	cfg.RDMA.EFA = os.Getenv("LD_PRELOAD")
 	for i := range cfg.QueuePairs {
 		cfg.QueuePairs[i].Type = dataplane.SRD
 	}
@@ -184,7 +186,7 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 
 // The counters are in memory of the library. One that may wrap twice between two reads is refused.
 func TestCompletionCountersThatGoOnAtZeroAreExtended(t *testing.T) {
-	s := newSoftNIC(t)
+	s := newFakeNIC(t)
 	s.Env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
@@ -194,7 +196,7 @@ func TestCompletionCountersThatGoOnAtZeroAreExtended(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 5000)
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5000, 0), "b-recv": ended(5000, 0)})
 
-	s = newSoftNIC(t)
+	s = newFakeNIC(t)
 	s.Env.CompCntrMax, s.Env.CompCntrOps = []string{"400"}, []string{"send", "recv"}
 	cfg = s.pairConfig(t, local...)
 	cfg.QueuePairs[1].SendDepth, cfg.QueuePairs[1].Receives = 8, 8
@@ -217,7 +219,7 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*dataplane.QueuePair)
-		fail   string
+		fail   string // a verb, or its call to the kernel
 		says   string
 	}{
 		{"no device", func(q *dataplane.QueuePair) { q.Device = "nodev0" }, "", "nodev0"},
@@ -225,17 +227,21 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 		{"no GID", func(q *dataplane.QueuePair) { q.GIDIndex = 200 }, "", "gid_index is 200"},
 		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth is 32768"},
 		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = dataplane.UD, 1<<20, nil }, "", "message_size is 1048576"},
-		{"", nil, "ibv_alloc_pd", ""}, {"", nil, "ibv_reg_mr", ""}, {"", nil, "ibv_create_cq", ""}, {"", nil, "ibv_create_qp", ""},
-		{"", nil, "ibv_modify_qp", ""}, {"", nil, "ibv_post_recv", ""}, {"", nil, "ibv_query_gid", ""}, {"", nil, "ibv_query_device", ""}, {"", nil, "ibv_query_port", ""},
+		{"", nil, "ALLOC_PD", "ibv_alloc_pd"}, {"", nil, "REG_MR", "ibv_reg_mr"}, {"", nil, "CQ_CREATE", "ibv_create_cq"},
+		{"", nil, "QP_CREATE", "ibv_create_qp"}, {"", nil, "MODIFY_QP", "ibv_modify_qp"}, {"", nil, "ibv_post_recv", "ibv_post_recv"},
+		{"", nil, "QUERY_GID_ENTRY", "ibv_query_gid"}, {"", nil, "QUERY_DEVICE", "ibv_query_device"}, {"", nil, "QUERY_PORT", "ibv_query_port"},
 	} {
 		t.Run(c.name+c.fail, func(t *testing.T) {
-			s := newSoftNIC(t)
+			s := nicThatFails(t, c.fail)
+			if c.name == "too deep" {
+				s = newFakeNIC(t) // whose queues are shorter than the longest of a configuration
+			}
 			cfg := s.pairConfig(t, local...)
 			cfg.QueuePairs[0].Connect = ""
 			if c.change != nil {
 				c.change(&cfg.QueuePairs[1])
 			} else {
-				s.Env.Fail, c.says = []ibvtest.Fault{{Verb: c.fail, Errno: "EIO"}}, c.fail
+				s.Env.Fail = []ibvtest.Fault{{Verb: c.fail, Errno: "EIO"}}
 			}
 			e, err := s.newPairs(t, cfg)
 			if err == nil {

@@ -16,7 +16,7 @@ func TestAddingEndsWithItsContextOverSlowFirmware(t *testing.T) {
 	b := newSoftBench(t)
 	b.Config.Backend = "rdma"
 	b.Env.Without = []string{"devx"}
-	b.Env.Delay = []ibvtest.Delay{{Verb: "ibv_create_flow", Time: 300 * time.Millisecond}}
+	b.Env.Delay = []ibvtest.Delay{{Verb: "EX_CREATE_FLOW", Time: 300 * time.Millisecond}}
 	b.run(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -19,12 +19,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, addCrowdUntilKilled(args))
 		os.Exit(1)
 	}
+	uverbs.Preload()
 	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
+	uverbs.Close()
 	software.Close()
 	os.Exit(code)
 }
 
+var uverbs soft.Kernel
+
+// software are the libraries for what the host's cannot do.
 var software soft.Libraries
 
 // softLibs are the software libibverbs and libmlx5, built once per run.
@@ -38,7 +43,14 @@ func softLibs(t *testing.T) ibvtest.Libs {
 // softNIC is a software device with a wire.
 type softNIC struct{ *soft.NIC }
 
+// newSoftNIC is a device of the uverbs kernel in software, below the host's libraries.
 func newSoftNIC(t *testing.T) *softNIC {
+	t.Helper()
+	return &softNIC{soft.NewNIC(t, &uverbs)}
+}
+
+// newFakeNIC is a device of the software libraries.
+func newFakeNIC(t *testing.T) *softNIC {
 	t.Helper()
 	return &softNIC{soft.NewNIC(t, &software)}
 }

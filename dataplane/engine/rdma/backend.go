@@ -300,17 +300,6 @@ func (f *entry) source() dataplane.Source {
 	return src
 }
 
-// basis returns the unit of bytes. The software device counts layer 2 without FCS. For real devices no public source says
-// whether VLAN tags and FCS are counted: standard is what the configuration says.
-func (f *entry) basis(standard dataplane.ByteBasis) string {
-	for _, p := range f.devices {
-		if p.dev.driver != "ibvtest" {
-			return string(cmp.Or(standard, dataplane.BasisUnknown))
-		}
-	}
-	return string(dataplane.BasisL2)
-}
-
 // takes reports whether hardware keeps packets of the flow from the kernel.
 func (f *entry) takes() bool {
 	for _, p := range f.devices {

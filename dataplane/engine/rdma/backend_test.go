@@ -63,7 +63,7 @@ func TestAFlowIsTheSumOfItsDevices(t *testing.T) {
 	one.Interface = "eth1"
 	in := mustInstall(t, b, placedUDP(t, "both", 1, 0), one)
 	const want = "rdma:fake0,fake1/devx,devx"
-	if in[0].Source.String() != want || in[0].Basis != "l2" || in[0].Takes {
+	if in[0].Source.String() != want || in[0].Basis != "unknown" || in[0].Takes {
 		t.Errorf("installed %+v, want source %s", in[0], want)
 	}
 	if in[0].Cookie == 0 || in[1].Source.DeviceNames() != "fake1" {

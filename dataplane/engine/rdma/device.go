@@ -21,7 +21,6 @@ import (
 type device struct {
 	name   string // "mlx5_0"
 	netdev string // "eth0"
-	driver string // of the kernel: "mlx5_core"
 
 	counts  dataplane.Interface // the entry of netdev
 	leaving bool                // netdev is not counted on any more, and closeLeft will close the device

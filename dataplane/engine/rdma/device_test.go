@@ -61,7 +61,7 @@ func TestADeviceAtAnotherInterfaceForAMomentCountsOn(t *testing.T) {
 	mustInstall(t, b, f)
 	b.stop() // only the test searches from here on
 	b.running.Wait()
-	here := portInfo{name: "fake0", port: 1, netdev: "v1", driver: "ibvtest"}
+	here := portInfo{name: "fake0", port: 1, netdev: "v1"}
 	atBond := here
 	atBond.netdev = "bond7"
 

@@ -177,7 +177,6 @@ func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 
 	b.mu.Lock()
 	d.name = info.name
-	d.driver = info.driver
 	d.open = n
 	d.down = nil
 	d.refused = nil

@@ -31,7 +31,7 @@ func changes(t *testing.T, b *Backend) {
 func (h *fakeHost) plug(name, netdev string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.list = append(h.list, portInfo{name: name, port: 1, netdev: netdev, driver: "ibvtest"})
+	h.list = append(h.list, portInfo{name: name, port: 1, netdev: netdev})
 }
 
 // A host may load the driver after the start. The device is opened then, as a lost one that returns.

@@ -32,7 +32,7 @@ type fakeHost struct {
 func newFakeHost(netdevs ...string) *fakeHost {
 	h := &fakeHost{nics: make(map[string]*fakeNIC), shape: fakeNIC{by: withDevX, bulk: 4}}
 	for i, n := range netdevs {
-		h.list = append(h.list, portInfo{name: fmt.Sprintf("fake%d", i), port: 1, netdev: n, driver: "ibvtest"})
+		h.list = append(h.list, portInfo{name: fmt.Sprintf("fake%d", i), port: 1, netdev: n})
 	}
 	return h
 }

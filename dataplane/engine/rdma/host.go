@@ -65,7 +65,7 @@ type hostDevices struct{ Host }
 
 func (h hostDevices) devices() (list []portInfo, err error) {
 	for _, p := range h.Ports() {
-		list = append(list, portInfo{name: p.Device, port: 1, netdev: p.Interface, driver: "ibvtest"})
+		list = append(list, portInfo{name: p.Device, port: 1, netdev: p.Interface})
 	}
 	return list, nil
 }

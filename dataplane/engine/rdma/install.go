@@ -1,12 +1,14 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -180,7 +182,7 @@ func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 			ID:     x.id,
 			Cookie: b.lastCookie,
 			Source: x.source(),
-			Basis:  x.basis(b.opts.RDMA.ByteBasis),
+			Basis:  string(cmp.Or(b.opts.RDMA.ByteBasis, dataplane.BasisUnknown)),
 			Takes:  x.takes(),
 		}
 	}

@@ -65,7 +65,7 @@ func firstNdev(dir string) string {
 	return ""
 }
 
-// driverOf returns the kernel driver of a device. A software device has no link to one, but a file with the name.
+// driverOf returns the kernel driver of a device.
 func driverOf(sysfs string) string {
-	return cmp.Or(base(filepath.Join(sysfs, "device", "driver")), trimmed(filepath.Join(sysfs, "device", "driver-name")))
+	return base(filepath.Join(sysfs, "device", "driver"))
 }

@@ -32,6 +32,7 @@ func NewNIC(t testing.TB, s Stack) *NIC {
 	need.Cap(t, "net_admin", "sys_admin", "net_raw")
 	need.Netns(t)
 	rdma, prefix := s.libraries(t)
+	rdma.ByteBasis = dataplane.BasisL2 // the software NIC counts as XDP does
 	wire, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../verbs_soft.h"
 #include "mlx5_hw.h"
 
 enum {
@@ -190,6 +191,9 @@ bool mlx5_hw_fetch_sends(struct mlx5_ib_qp *q)
 	uint8_t wqe[MAX_WQE];
 	struct rdma_wqe *w;
 	bool some = false;
+	if (q->sq_ci == pi)
+		return false;
+	uint64_t delay = verbs_delay(q->ibqp.object.device->name, "WQE");
 	while (q->sq_count && q->sq_ci != pi && (w = take(&q->card.sq))) {
 		uint32_t size = SEGMENT;
 		w->counter = q->sq_ci;
@@ -198,6 +202,7 @@ bool mlx5_hw_fetch_sends(struct mlx5_ib_qp *q)
 			w->fault = IBV_WC_LOC_QP_OP_ERR;
 		else
 			parse(q, wqe, size, w);
+		w->ready = delay ? rdma_now() + delay : 0;
 		q->sq_ci += size ? (size + BLOCK - 1) / BLOCK : 1;
 		q->card.sq.head++;
 		some = true;
