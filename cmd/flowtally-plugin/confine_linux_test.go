@@ -42,11 +42,11 @@ type attempt struct {
 // attacked launches a plugin with a hostile RDMA library, and returns what the library attempted, by name.
 func attacked(t *testing.T, env ...string) (attempts map[string][]attempt, pid int) {
 	t.Helper()
-	libs := software.Get(t)
+	uverbs.Need(t)
 	dir := t.TempDir()
 	library := filepath.Join(dir, "attack.so")
 	cc := exec.Command("gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, "testdata/attack.c",
-		"-Wl,--no-as-needed", libs.Verbs, "-Wl,-rpath,"+filepath.Dir(libs.Verbs))
+		"-Wl,--no-as-needed", "-l:libibverbs.so.1")
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cc.Args, err, out)
 	}
@@ -62,7 +62,7 @@ func attacked(t *testing.T, env ...string) (attempts map[string][]attempt, pid i
 	t.Cleanup(func() { socket.Close() })
 	mirrors := filepath.Join(t.TempDir(), "mirrors") // the plugin makes it
 	report := filepath.Join(mirrors, "report")
-	devices := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}}.Environ()
+	devices := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "lo"}}}.Environ()
 	devices = slices.DeleteFunc(devices, func(kv string) bool { return strings.HasPrefix(kv, "FLOWTALLY_PLUGIN_PATHS=") })
 	c, err := plugin.Launch(t.Context(), plugin.Options{
 		Path: self,
@@ -73,7 +73,7 @@ func attacked(t *testing.T, env ...string) (attempts map[string][]attempt, pid i
 			Instance: name, Interfaces: []dataplane.Interface{{Name: "lo"}},
 			Mirror: dataplane.MirrorConfig{Path: filepath.Join(mirrors, "a.mirror")},
 			XDP:    dataplane.XDPConfig{PinDir: filepath.Join(need.BPFFS(t), name)},
-			RDMA:   dataplane.RDMAConfig{Library: library, MLX5: libs.MLX5},
+			RDMA:   dataplane.RDMAConfig{Library: library},
 		},
 	})
 	if err != nil {

@@ -30,12 +30,18 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	uverbs.Preload()
 	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
+	uverbs.Close()
 	software.Close()
 	os.Exit(code)
 }
 
+// uverbs is below the host's RDMA libraries, in this process and in its plugins.
+var uverbs soft.Kernel
+
+// software are the libraries for what the host's cannot do.
 var software soft.Libraries
 
 var instances atomic.Int64

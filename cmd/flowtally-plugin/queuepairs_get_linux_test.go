@@ -18,7 +18,7 @@ func TestGetAndWaitReadTheDeviceWhileThePluginIsStopped(t *testing.T) {
 	const posted = 1000
 	path := filepath.Join(t.TempDir(), "stopped.mirror")
 	c := launchPair(t, dataplane.Config{
-		Instance: "stopped", Backend: "sim", Mirror: dataplane.MirrorConfig{Path: path},
+		Instance: "stopped", Backend: "sim", RDMA: withCompletionCounters(t), Mirror: dataplane.MirrorConfig{Path: path},
 		Poll: dataplane.PollConfig{Period: time.Hour},
 	})
 	if p, err := c.QueuePairs().Post(t.Context(), "near", dataplane.Send, posted); err != nil || p.Completed != posted {
@@ -40,7 +40,7 @@ func TestGetAndWaitReadTheDeviceWhileThePluginIsStopped(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"get", "sent"}, `(?m)^sent +completion +1,000 +0 +[^ ]+ +rdma:swnic0/comp_cntr\+external, its words`},
+		{[]string{"get", "sent"}, `(?m)^sent +completion +1,000 +0 +[^ ]+ +rdma:mlx5_0/comp_cntr\+external, its words`},
 		{[]string{"get", "-o", "json", "sent"}, `"age_ns":[0-9]+,.*"completions":1000,"errors":0,.*"device":true\}`},
 		{[]string{"top", "--count", "1", "sent"}, `(?m)^sent +1,000 +0 .* its words`},
 		{[]string{"wait", "sent", "--at-least", "1000"}, `(?m)^sent +completion +1,000 +0 `},

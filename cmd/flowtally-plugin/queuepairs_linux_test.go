@@ -16,26 +16,29 @@ import (
 // This runs the contract of queue pairs through every layer and for each source of counts: the wire, the engine, and
 // the verbs of a software device.
 func TestQueuePairsInTheirProcessConform(t *testing.T) {
-	libs := software.Get(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		mode    string
-		without []string
+		mode string
+		rdma func() dataplane.RDMAConfig
 	}{
-		{"comp_cntr+external", nil}, {"cq_ring", []string{"comp_cntr"}}, {"poll_cq", []string{"comp_cntr", "cq_ring"}},
+		{"comp_cntr+external", func() dataplane.RDMAConfig { return withCompletionCounters(t) }},
+		{"cq_ring", func() dataplane.RDMAConfig { return dataplane.RDMAConfig{} }},
+		{"poll_cq", func() dataplane.RDMAConfig { return dataplane.RDMAConfig{MLX5: "/nonexistent/libmlx5.so.1"} }},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
-			env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}, Without: c.without}
-			plugintest.QueuePairConformance(t, "swnic0", 0, func(pairs []dataplane.QueuePair) dataplane.Service {
+			uverbs.Need(t)
+			rdma := c.rdma()
+			env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "lo"}}}
+			plugintest.QueuePairConformance(t, "mlx5_0", 0, func(pairs []dataplane.QueuePair) dataplane.Service {
 				name := fmt.Sprintf("q%d-%d", os.Getpid(), instances.Add(1))
 				svc, err := plugin.Launch(t.Context(), plugin.Options{
 					Path: self, Env: append(env.Environ(), roleEnv+"=plugin"),
 					Config: dataplane.Config{
 						Instance: name, QueuePairs: pairs, Mirror: dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), name+".mirror")},
-						RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA},
+						RDMA: rdma,
 					},
 					Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 				})
@@ -55,4 +58,12 @@ func TestQueuePairsInTheirProcessConform(t *testing.T) {
 			})
 		})
 	}
+}
+
+// withCompletionCounters names the software libraries. The host's have completion counters from rdma-core 65 on, and those
+// of an EFA alone.
+func withCompletionCounters(t *testing.T) dataplane.RDMAConfig {
+	t.Helper()
+	libs := software.Get(t)
+	return dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
 }

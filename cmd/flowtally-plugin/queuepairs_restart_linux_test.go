@@ -64,17 +64,16 @@ func TestQueuePairsComeBackWithTheirTotalsAfterAKill(t *testing.T) {
 // software device. The plugin is closed with the test.
 func launchPair(t *testing.T, cfg dataplane.Config) *plugin.Client {
 	t.Helper()
-	libs := software.Get(t)
+	uverbs.Need(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.RDMA = dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
 	cfg.QueuePairs = []dataplane.QueuePair{
-		{Name: "near", Device: "swnic0", Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}}}},
-		{Name: "far", Device: "swnic0", Counters: []dataplane.CompletionCounter{{Name: "received", Operations: []dataplane.Operation{dataplane.Recv}}}},
+		{Name: "near", Device: "mlx5_0", Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}}}},
+		{Name: "far", Device: "mlx5_0", Counters: []dataplane.CompletionCounter{{Name: "received", Operations: []dataplane.Operation{dataplane.Recv}}}},
 	}
-	env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}}
+	env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "lo"}}}
 	c, err := plugin.Launch(t.Context(), plugin.Options{
 		Path: self, Env: append(env.Environ(), roleEnv+"=plugin"), RestartMin: time.Millisecond, Config: cfg,
 	})

@@ -15,7 +15,7 @@ import (
 func TestACallerWhoGivesUpIsToldWhatCompleted(t *testing.T) {
 	const depth = 256 // the default of SendDepth
 	path := filepath.Join(t.TempDir(), "stop.mirror")
-	c := launchPair(t, dataplane.Config{Instance: "stop", Mirror: dataplane.MirrorConfig{Path: path}})
+	c := launchPair(t, dataplane.Config{Instance: "stop", RDMA: withCompletionCounters(t), Mirror: dataplane.MirrorConfig{Path: path}})
 	sent := deviceOf(t, shmtest.MustOpen(t, path), "sent")
 	counted := func() uint64 {
 		comp, errs, err := sent.Load()

@@ -20,7 +20,7 @@ func TestReadersFollowADeviceOfAnotherProcess(t *testing.T) {
 	const round = 10_000 // of operations, until enough was seen of them
 	path := filepath.Join(t.TempDir(), "words.mirror")
 	c := launchPair(t, dataplane.Config{
-		Instance: "words", Backend: "sim", Mirror: dataplane.MirrorConfig{Path: path},
+		Instance: "words", Backend: "sim", RDMA: withCompletionCounters(t), Mirror: dataplane.MirrorConfig{Path: path},
 		Poll: dataplane.PollConfig{Period: time.Hour},
 	})
 	r := shmtest.MustOpen(t, path)

@@ -154,6 +154,7 @@ var notCarriedOut = map[string]string{
 	"ibv: install libefa of rdma-core 27 or later (ibverbs-providers, or libibverbs), or of Amazon's driver":          anotherRelease,
 	"ibv: install libefa of rdma-core 65 or later (ibverbs-providers, or libibverbs), or of Amazon's driver":          anotherRelease,
 	"ibv: install libibverbs1 (Debian, Ubuntu, SUSE) or libibverbs (Fedora, RHEL)":                                    anotherRelease,
+	"ibv: mlxconfig -d DEVICE set UCTX_EN=1, and reset the firmware":                                                  realNIC,
 	"ibv: modprobe ib_uverbs, and the driver of the RDMA device":                                                      olderKernel,
 	"ibv: name an EFA device, or use a queue pair of type RC or UD":                                                   realNIC,
 	"ibv: name the … of rdma-core, or none, for the system's":                                                         anotherRelease,
