@@ -23,11 +23,13 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-var software soft.Libraries
+// uverbs is below the host's RDMA libraries.
+var uverbs soft.Kernel
 
 func TestMain(m *testing.M) {
+	uverbs.Preload()
 	code := m.Run()
-	if err := software.Close(); err != nil {
+	if err := uverbs.Close(); err != nil {
 		panic(err)
 	}
 	os.Exit(code)
@@ -36,8 +38,8 @@ func TestMain(m *testing.M) {
 // instance runs an instance with words reserved under the name app, and returns the options of the example.
 func instance(t *testing.T) (dataplane.Service, options) {
 	t.Helper()
-	libs := software.Get(t)
-	device := lab.Unique("sw")
+	uverbs.Need(t)
+	device := lab.Unique("mlx5_")
 	ibvtest.Env{Devices: []ibvtest.Device{{Name: device, Netdev: "lo"}}}.Set(t.Setenv)
 	path := filepath.Join(t.TempDir(), "dpa.mirror")
 	svc, err := engine.New(t.Context(), dataplane.Config{
@@ -52,7 +54,7 @@ func instance(t *testing.T) (dataplane.Service, options) {
 			t.Error(err)
 		}
 	})
-	return svc, options{mirror: path, words: "app", device: device, lib: ibv.Options{Library: libs.Verbs, MLX5: libs.MLX5}}
+	return svc, options{mirror: path, words: "app", device: device}
 }
 
 // must returns v unless there is an error.

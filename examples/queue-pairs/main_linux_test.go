@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,11 +16,16 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/soft"
 )
 
+// uverbs is below the host's RDMA libraries.
+var uverbs soft.Kernel
+
+// software are the libraries for what the host's cannot do.
 var software soft.Libraries
 
 func TestMain(m *testing.M) {
+	uverbs.Preload()
 	code := m.Run()
-	if err := software.Close(); err != nil {
+	if err := errors.Join(uverbs.Close(), software.Close()); err != nil {
 		panic(err)
 	}
 	os.Exit(code)
@@ -28,21 +34,25 @@ func TestMain(m *testing.M) {
 // The whole program over a NIC in software, which takes no privilege: queue pairs need
 // none, and its netdev is the loopback.
 func TestExampleCountsOverASoftwareNIC(t *testing.T) {
+	uverbs.Need(t)
 	libs := software.Get(t)
+	// The host's libraries have completion counters from rdma-core 65 on, and those of an EFA alone.
+	counters := dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
 	for _, tt := range []struct {
 		source  string
+		rdma    dataplane.RDMAConfig
 		without []string
 	}{
-		{source: "comp_cntr+external"},
-		{source: "comp_cntr", without: []string{"efadv"}},
-		{source: "cq_ring", without: []string{"comp_cntr"}},
-		{source: "poll_cq", without: []string{"comp_cntr", "cq_ring"}},
+		{source: "comp_cntr+external", rdma: counters},
+		{source: "comp_cntr", rdma: counters, without: []string{"efadv"}},
+		{source: "cq_ring"},
+		{source: "poll_cq", rdma: dataplane.RDMAConfig{MLX5: "/nonexistent/libmlx5.so.1"}},
 	} {
 		t.Run(tt.source, func(t *testing.T) {
-			env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}, Without: tt.without}
+			env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: "lo"}}, Without: tt.without}
 			env.Set(t.Setenv)
-			cfg := config("swnic0")
-			cfg.RDMA = dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
+			cfg := config("mlx5_0")
+			cfg.RDMA = tt.rdma
 			cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "pairs.mirror"), Counters: 64, History: -1}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -50,8 +60,8 @@ func TestExampleCountsOverASoftwareNIC(t *testing.T) {
 			if err := run(ctx, &out, cfg, 300); err != nil {
 				t.Fatal(err)
 			}
-			want := `far: RTS on swnic0, counted by ` + tt.source + `
-near: RTS on swnic0, counted by ` + tt.source + `
+			want := `far: RTS on mlx5_0, counted by ` + tt.source + `
+near: RTS on mlx5_0, counted by ` + tt.source + `
 sent: 300 completions, 0 errors
 written: 300 completions, 0 errors
 received: 300 completions, 0 errors
