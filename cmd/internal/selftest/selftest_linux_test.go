@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		_, _ = Run(context.Background(), o)
 		os.Exit(1)
 	}
+	uverbs.Preload()
 	err := lab.Isolate(lab.ForTests)
 	if err == nil { // a selftest has fixed names in /run, and tests of other packages run it too
 		err = unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755")
@@ -49,7 +50,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "the tests share /run:", err)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	uverbs.Close()
+	os.Exit(code)
 }
 
 // options of a selftest that counts in this process.
@@ -431,10 +434,11 @@ func TestSelftestLeavesTheMirrorOfAnInstanceWithItsName(t *testing.T) {
 	}
 }
 
-var libraries soft.Libraries
+// uverbs is below the host's RDMA libraries.
+var uverbs soft.Kernel
 
 func TestMessagesBetweenTwoQueuePairsAreCountedExactly(t *testing.T) {
-	nic := soft.NewNIC(t, &libraries)
+	nic := soft.NewNIC(t, &uverbs)
 	nic.Env.Set(t.Setenv)
 	o := options("")
 	o.Device, o.RDMA = nic.Device, nic.Config.RDMA
