@@ -123,8 +123,8 @@ func (c *collapsed) write(count int) error {
 
 // count counts the completions of a queue pair that has posted so many requests.
 //
-// An error ends the collapse. If the entry shows the cause, all requests before it have succeeded. If a flush has overwritten
-// the cause, nobody knows which of them did, and the words get none of them.
+// An error ends the collapse. If the entry shows the cause, all requests before it have succeeded. Otherwise nobody knows
+// which of them did, and the words get none of them.
 func (c *collapsed) count(i int, posted uint64) error {
 	now := c.entries[i].SampleUpTo(func() uint64 { return posted })
 	fresh := now.Completed - c.counted[i]
@@ -135,10 +135,14 @@ func (c *collapsed) count(i int, posted uint64) error {
 		c.words.Add(fresh, 0)
 		c.counted[i] = now.Completed
 		return nil
-	case now.Last.Syndrome == flexio.SyndromeWRFlush && fresh > 1:
+	case fresh > 1 && !showsCause(now.Last.Syndrome):
 		c.words.Add(0, 1)
 		return fmt.Errorf("%w; the results of %d requests before it are unknown", now.Last, fresh-1)
 	}
 	c.words.Add(fresh-1, 1)
 	return now.Last
 }
+
+// showsCause reports whether an entry in error is that of the request that failed first. A flush is of a later request,
+// and may have overwritten it. An entry in error without a syndrome tells nothing.
+func showsCause(s flexio.Syndrome) bool { return s != 0 && s != flexio.SyndromeWRFlush }
