@@ -109,12 +109,15 @@ func open(o options) (h *host, err error) {
 }
 
 // Close gives the words back. Stop the DPA's process before: once the region is gone, the device refuses its writes.
-// The region closes ahead of the words, because the next program must get words that nobody writes.
+// The region closes ahead of the words, because the next program must get words that nobody writes. If the region stays,
+// the words and all that the region needs stay too, until this process ends and the kernel takes them back.
 func (h *host) Close() error {
-	var errs []error
 	if h.mr != nil {
-		errs = append(errs, h.mr.Close())
+		if err := h.mr.Close(); err != nil {
+			return err
+		}
 	}
+	var errs []error
 	if h.words != nil {
 		errs = append(errs, h.words.Close())
 	}
