@@ -40,7 +40,7 @@ type Part struct {
 	// ByteBasis is the measured one: the difference between counted and sent bytes of each packet, and its meaning.
 	ByteBasis string `json:"byte_basis"`
 
-	tagged uint64 // of the counted frames: those with a VLAN tag
+	tagged uint64 // counted frames that had a VLAN tag
 }
 
 // Report is the result of a selftest.
@@ -74,10 +74,9 @@ func (r *Report) finish() {
 	r.ByteBasis = r.rdmaBasis()
 }
 
-// rdmaBasis measures the basis over the parts that RDMA devices counted. A card may treat received frames in another
-// way than sent ones.
-func (r *Report) rdmaBasis() dataplane.ByteBasis {
-	parts := make(map[string][]Part) // by direction
+// rdmaParts returns the parts whose bytes RDMA devices counted, by direction: egress, ingress.
+func (r *Report) rdmaParts() map[string][]Part {
+	parts := make(map[string][]Part)
 	for _, p := range r.Parts {
 		if !strings.HasPrefix(p.Source, "rdma:") || p.SentBytes == 0 || p.Counted != p.Sent {
 			continue
@@ -85,9 +84,14 @@ func (r *Report) rdmaBasis() dataplane.ByteBasis {
 		direction, _, _ := strings.Cut(strings.ReplaceAll(p.Name, "-", " "), " ")
 		parts[direction] = append(parts[direction], p)
 	}
+	return parts
+}
 
+// rdmaBasis measures the basis over the parts that RDMA devices counted. A card may treat received frames in another
+// way than sent ones.
+func (r *Report) rdmaBasis() dataplane.ByteBasis {
 	var found dataplane.ByteBasis
-	for _, of := range parts {
+	for _, of := range r.rdmaParts() {
 		basis := basisOf(of...)
 		if found != "" && basis != found {
 			return dataplane.BasisUnknown
@@ -193,7 +197,7 @@ func (p *Part) judgePackets() {
 func (p *Part) judgeBytes() {
 	more := int64(p.CountedBytes - p.SentBytes)
 	each := more / int64(p.Counted)
-	if basis := basisOf(*p); basis != dataplane.BasisUnknown { // of frames without and with a tag
+	if basis := basisOf(*p); basis != dataplane.BasisUnknown { // the part has frames without and with a tag
 		p.ByteBasis = basisWords(basis)
 		return
 	}
@@ -234,6 +238,11 @@ func (r *Report) Print(w io.Writer) error {
 	text := t.Render()
 	if r.ByteBasis != "" {
 		text += fmt.Sprintf("\nThe RDMA device counts bytes of %s: rdma: {byte_basis: %s}\n", basisWords(r.ByteBasis), r.ByteBasis)
+		if measured := r.rdmaParts(); len(measured) == 1 {
+			for direction := range measured {
+				text += fmt.Sprintf("It was measured on %s frames alone: the card may count the others in another way\n", direction)
+			}
+		}
 	}
 	_, err := io.WriteString(w, text)
 	return err
