@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -150,8 +151,11 @@ func (c *checks) value(f field, val any) {
 			c.refuse(f.name, "%d does not fit the device's field of %d bits: at most %d", n, f.width, uint64(1)<<f.width-1)
 		}
 	case object:
-		if _, problem := f.toNumber(val); problem != "" {
+		switch n, problem := f.toNumber(val); {
+		case problem != "":
 			c.refuse(f.name, "%s: give the object's number, or leave it out", problem)
+		case n > math.MaxUint32:
+			c.refuse(f.name, "%d is no object's number, which has at most 32 bits", n)
 		}
 	case octets:
 		switch b, ok := toBytes(val); {
@@ -165,6 +169,8 @@ func (c *checks) value(f field, val any) {
 	case list:
 		if reflect.ValueOf(val).Kind() != reflect.Slice {
 			c.refuse(f.name, "%T: give a slice", val)
+		} else if _, ok := val.([]string); !ok && f.ref == templates {
+			c.refuse(f.name, "%T: give a slice of strings", val)
 		}
 	case inner:
 		c.inner(f, val)

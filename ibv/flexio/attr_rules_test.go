@@ -73,6 +73,7 @@ var brokenRules = []brokenRule{
 	{"flexio_msg_stream_attr_t.tracer_mode", 0, Values{"tracer_mode": 1}, "never to be used"},
 	{"flexio_msg_stream_attr_t.tracer_msg_formats", 0, Values{"tracer_msg_formats": nil}, "no templates"},
 	{"flexio_msg_stream_attr_t.tracer_msg_formats", 0, Values{"tracer_msg_formats": []string{"%d", ""}}, "a template is empty"},
+	{"flexio_msg_stream_attr_t.tracer_msg_formats", 0, Values{"tracer_msg_formats": []int{1}}, "[]int: give a slice of strings"},
 	{"flexio_msg_stream_attr_t.mgmt_affinity.id", 0, Values{"mgmt_affinity.type": 0, "mgmt_affinity.id": 1}, "reserved"},
 
 	{"flexio_process_attr.name", 1, Values{"name": strings.Repeat("a", 300)}, "300 bytes"},
@@ -88,6 +89,7 @@ var brokenQueueRules = []brokenRule{
 	{"flexio_cq_attr.log_cq_depth", 0, Values{"log_cq_depth": 32}, "at most 31"},
 	{"flexio_cq_attr.element_type", 3, Values{"element_type": 1}, "1 is unknown"},
 	{"flexio_cq_attr.thread", 0, Values{"thread": nil}, "element_type is thread"},
+	{"flexio_cq_attr.thread", 0, Values{"thread": 1 << 32}, "at most 32 bits"},
 	{"flexio_cq_attr.thread", 1, Values{"thread": object24}, "element_type is emulated EQ"},
 	{"flexio_cq_attr.emulated_eqn", 0, Values{"emulated_eqn": 1}, "element_type is thread"},
 	{"flexio_cq_attr.emulated_eqn", 3, Values{"emulated_eqn": 1}, "element_type is none"},

@@ -9,6 +9,9 @@ import (
 // ErrShort is returned for fewer bytes than the structure has.
 var ErrShort = errors.New("too short")
 
+// noLayout is why an argument of the SDK's host library has no bytes.
+const noLayout = "an argument of the SDK's host library, of which the reference gives fields and no layout: Validate checks it"
+
 // Decode reads a structure of queue memory from the beginning of b, for example "flexio_dev_wqe_ctrl_seg". Every pattern
 // of bits is valid, and every field is in the result. If b is shorter than the structure, Decode returns ErrShort. It
 // is not for hot paths: [Ring] reads completions.
@@ -18,7 +21,7 @@ func Decode(structure string, b []byte) (Values, error) {
 		return nil, err
 	}
 	if t.size == 0 {
-		return nil, &AttrError{Struct: structure, Reason: "the reference gives no layout"}
+		return nil, &AttrError{Struct: structure, Reason: noLayout}
 	}
 	if len(b) < t.size {
 		return nil, fmt.Errorf("decoding %s from %d bytes, it has %d: %w", structure, len(b), t.size, ErrShort)
@@ -67,7 +70,7 @@ func (c *checks) encode(structure string, v Values) []byte {
 		}
 	}
 	if t.size == 0 {
-		c.refuse("", "the reference gives no layout")
+		c.refuse("", noLayout)
 		return nil
 	}
 

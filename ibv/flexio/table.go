@@ -102,6 +102,9 @@ func memory(name string, align uint64) field {
 	return f
 }
 
+// templates is the reference's type of a list of strings.
+const templates = "const *"
+
 // Units of numbers that are spelled in hexadecimal.
 const (
 	unitAddress = "address"

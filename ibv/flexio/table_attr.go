@@ -91,7 +91,7 @@ var attributeTables = map[string]table{
 		enum("sync_mode", "enum flexio_msg_dev_sync_mode", map[uint64]string{0: "sync", 1: "async", 2: "batch", 3: "tracer"}),
 		enum("transport_mode", "enum flexio_msg_transport", map[uint64]string{0: "QP", 1: "window"}),
 		attr(32, "tracer_mode", "enum flexio_msg_transport", ""), // the old name of transport_mode
-		other(list, "tracer_msg_formats", "const *"),             // templates by message ID, without the final NULL of C
+		other(list, "tracer_msg_formats", templates),             // templates by message ID, without the final NULL of C
 		sub("mgmt_affinity", "flexio_affinity"),
 		addr("user_cb_ctx", "void *"),
 		other(ignored, "uar", "flexio_uar *"), // the SDK uses the process's own
