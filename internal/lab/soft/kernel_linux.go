@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 const (
@@ -70,11 +71,15 @@ func buildKernel() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache of the uverbs kernel: %w", err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		// sudo may keep the HOME of a user, who must not choose what root loads.
-		return "", fmt.Errorf("%s: another user may write there (%v): set FLOWTALLY_SOFT to a directory of your own", dir, err)
+	// sudo may keep the HOME of a user, who must not choose what root loads: neither here, nor by a directory above.
+	f, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() })
+	if err != nil {
+		return "", fmt.Errorf("looking at the cache of the uverbs kernel: %w", err)
 	}
+	if why != "" {
+		return "", fmt.Errorf("the cache of the uverbs kernel: %s; or set FLOWTALLY_SOFT to a directory of your own", why)
+	}
+	f.Close()
 	return ibvtest.BuildKernel(dir)
 }
 
