@@ -51,12 +51,12 @@ func (u *UMEM) Bytes() []byte {
 	return u.mem
 }
 
-// Close deregisters and unmaps the memory. Queues hold it: close them first. If the device refuses, it may still
-// write to the memory, which then stays mapped until the Context is closed.
+// Close deregisters and unmaps the memory. Queues hold it: close them first. EBUSY leaves the umem open. After any other
+// refusal the umem is closed, but the device may still write to the memory, which stays mapped until the Context is closed.
 func (u *UMEM) Close() error {
 	return u.close(func(h handle) error {
 		if err := u.dx.ctx.err("mlx5dv_devx_umem_dereg", u.dx.m.deregUMEM(h)); err != nil {
-			if !errors.Is(err, syscall.EBUSY) {
+			if !errors.Is(err, syscall.EBUSY) { // EBUSY leaves the umem open, and its memory mapped
 				u.dx.ctx.keepMapped(u.mem)
 			}
 			return err

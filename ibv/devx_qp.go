@@ -145,7 +145,11 @@ func (q *DevXQP) Modify(a QPAttr, mask QPAttrMask) error {
 		if err != nil {
 			return err
 		}
-		cmd.toRTR(&a, mac, q.sourcePort(&a, mac))
+		port, err := q.sourcePort(&a, mac)
+		if err != nil {
+			return err
+		}
+		cmd.toRTR(&a, mac, port)
 	case QPSRTS:
 		cmd.toRTS(&a)
 		cmd.Port = uint8(q.port.Load())
@@ -193,15 +197,18 @@ func (q *DevXQP) nextHop(a *AHAttr) (mac [6]byte, err error) {
 
 // sourcePort returns the UDP source port of RoCE v2, and 0 for other ports: they reserve the field. The kernel chooses it
 // from the flow label, or from both numbers (rdma_calc_flow_label); any value of the dynamic range serves.
-func (q *DevXQP) sourcePort(a *QPAttr, mac [6]byte) uint16 {
+func (q *DevXQP) sourcePort(a *QPAttr, mac [6]byte) (uint16, error) {
 	if mac == ([6]byte{}) {
-		return 0
+		return 0, nil // InfiniBand
 	}
 	kind, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/gid_attrs/types/%d", q.device, a.AH.PortNum, a.AH.GRH.SGIDIndex))
-	if err != nil || strings.TrimSpace(string(kind)) != "RoCE v2" {
-		return 0
+	if err != nil {
+		return 0, fmt.Errorf("%s: reading the type of GID %d: %w", q.device, a.AH.GRH.SGIDIndex, err)
 	}
-	return 0xc000 | uint16(q.number^a.DestQPNum)&0x3fff
+	if strings.TrimSpace(string(kind)) != "RoCE v2" {
+		return 0, nil
+	}
+	return 0xc000 | uint16(q.number^a.DestQPNum)&0x3fff, nil
 }
 
 // Query reads the state. Other attributes of mask are EINVAL.
@@ -355,8 +362,8 @@ func (q *DevXQP) Posted() (sends, receives uint64) {
 	return q.sq.posted, q.rq.posted
 }
 
-// Free tells that so many sends and receives have completed since the last RESET. Their slots are used again. It ignores
-// numbers beyond the posted ones, and below those that it was told before.
+// Free gives the slots of completed requests back to the queues. sends and receives count the completions since the last
+// RESET. Free ignores a number that is larger than the posted requests, or smaller than that of an earlier call.
 func (q *DevXQP) Free(sends, receives uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -104,8 +104,8 @@ func (m *MR) LKey() uint32 { return m.reg.lkey }
 func (m *MR) RKey() uint32 { return m.reg.rkey }
 
 // Close deregisters the memory, and unmaps it if AllocMR has mapped it. First wait for the completions of
-// all requests that use the region. If the device refuses, it may still write to the memory, which then
-// stays mapped until the device is closed.
+// all requests that use the region. EBUSY leaves the region open. After any other refusal the region is closed,
+// but the device may still write to the memory, which stays mapped until the device is closed.
 func (m *MR) Close() error {
 	return m.close(func(h handle) error {
 		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.v.deregMR(h)); err != nil {
