@@ -208,7 +208,8 @@ type RDMAConfig struct {
 	Steal bool
 
 	// ByteBasis says which bytes of a frame the flow counters of the devices count. flowtally selftest measures it: no
-	// document of a vendor tells. Empty means [BasisUnknown].
+	// document of a vendor tells. It is the same for all devices: with cards that count in different ways, leave it
+	// unknown. Empty means [BasisUnknown].
 	ByteBasis ByteBasis
 
 	// Audit makes XDP count the same flows beside the device from the start, at the full cost of XDP. If the device

@@ -51,7 +51,7 @@ type Entry struct {
 	Latency bool // in a record of its own, not in a block
 
 	Source    string // backend, device and mode; cut to 63 bytes
-	ByteBasis string // "l2", "l3", "payload", "unknown"; up to 15 bytes
+	ByteBasis string // "l2", "l2-untagged", "l2-fcs", "l2-fcs-untagged", "l3", "payload", "unknown"; up to 15 bytes
 	Width     uint32 // bits of the source's own counters; 0 means 64
 	Valid     bool   // the source counts
 	Stale     bool   // the source returns no more values; this one is its last

@@ -159,7 +159,7 @@ func (p *pairs) countRing(w counted, o options) error {
 	return nil
 }
 
-// way returns the way to the device itself.
+// way returns the address of the device itself: its messages come back to it.
 func way(dev *ibv.Context, gidIndex int) (ibv.AHAttr, error) {
 	gid, err := dev.QueryGID(1, gidIndex)
 	return ibv.AHAttr{

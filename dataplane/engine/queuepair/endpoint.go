@@ -28,7 +28,7 @@ type endpoint struct {
 	remote *ibv.MR // open to the peer's reads and writes; rc and srd only
 	cq     *ibv.CQ
 	qp     *ibv.QP
-	// In place of the two: source collapsed_cq. Then pd is of dx.
+	// With source collapsed_cq these two take the place of cq and qp, and pd belongs to dx.
 	dx        *ibv.DevX
 	collapsed *collapsedPair
 	ah        *ibv.AH // to the peer; ud and srd only

@@ -20,7 +20,7 @@ type job struct {
 	left   int    // operations still to post
 	posted uint64
 	ended  dataplane.Posted
-	lost   uint64 // operations that ended with an unknown result
+	lost   uint64 // ended operations whose result nobody knows
 	err    error  // why posting has stopped, or nil
 	done   chan struct{}
 }

@@ -23,7 +23,7 @@ func Probe(lib *ibv.Library, device string) []probe.Result {
 		return []probe.Result{probe.Ask(FeatureCompletions, device, err)}
 	}
 
-	// auto does not use a collapsed queue, so it is in no order with the others.
+	// The order is auto's, which never chooses a collapsed queue: name that one apart.
 	collapsed := slices.Index(sources, modeCollapsed)
 	if collapsed >= 0 {
 		sources = slices.Delete(sources, collapsed, collapsed+1)

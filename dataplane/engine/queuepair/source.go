@@ -108,7 +108,7 @@ func (e *endpoint) refuseRemote() error {
 	return nil
 }
 
-// pollSource counts polled completions. It works on every device. It counts none of unknown result.
+// pollSource counts polled completions. It works on every device. A completion whose result nobody knows is in neither value.
 type pollSource struct{ index *counterIndex }
 
 func openPoll(e *endpoint) (completionSource, string, error) {
