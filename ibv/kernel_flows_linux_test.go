@@ -11,12 +11,6 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/rdmacore"
 )
 
-// userSpace are the statements of the references that the kernel does not see: libmlx5 alone returns their errno, and it
-// fails by no order of ours.
-var userSpace = map[string]string{
-	"000:105": "attaching makes no call of the kernel, and libmlx5 has memory enough",
-}
-
 // Each statement of the references 000 to 002 is shown over the real libibverbs and libmlx5 of each release.
 func TestKernelFlowsFollowTheirManualPages(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
