@@ -1,10 +1,12 @@
-// Package ibvtest builds a software libibverbs.so.1, libmlx5.so.1 and libefa.so.1. Use them for tests
-// and demonstrations of RDMA on machines without an RDMA NIC.
+// Package ibvtest builds a uverbs kernel in software, for tests and demonstrations of RDMA on machines without an RDMA
+// NIC. It is preloaded below the real libraries of rdma-core ([BuildKernel], docs/testing.md).
 //
-// The libraries are written in C. [Build] compiles them with gcc from the embedded sources (src), and
-// needs no header of rdma-core. They have only the public ABI, and programs load them by path instead
-// of rdma-core's. The libibverbs contains the uverbs kernel in software (docs/testing.md), and all
-// three libraries use its flows, counters and DevX.
+// It also builds a software libibverbs.so.1, libmlx5.so.1 and libefa.so.1, for what the real libraries of a host cannot
+// do: symbols that they have or lack, and verbs that fail without a call to the kernel.
+//
+// All are written in C. [Build] compiles them with gcc from the embedded sources (src), and needs no header of
+// rdma-core. The libraries have only the public ABI, and programs load them by path instead of rdma-core's. The
+// libibverbs contains the uverbs kernel, and all three libraries use its flows, counters and DevX.
 //
 // There are two builds of libibverbs: with the symbols of rdma-core 65 (IBVERBS_1.18, completion
 // counters), and with those of rdma-core 44. There are three builds of libmlx5, like rdma-core 65, 44

@@ -17,18 +17,18 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// crashing is a bench whose libmlx5 ends its process from call number from on, where flows are made.
+// crashing is a bench whose process dies in libmlx5 from call number from on, where flows are made.
 func crashing(t *testing.T, from int, flows []flow.Flow) (*bench, dataplane.Config, []string) {
 	t.Helper()
-	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(binary(t, "flowtally-plugin")), "ibvtest"))
+	preload := preloaded(t)
 	var cfg dataplane.Config
 	var env []string
 	b := newBenchOf(t, time.Millisecond, func(near string) (dataplane.Config, []string) {
-		cfg = dataplane.Config{Backend: "auto", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5}, Flows: flows}
-		env = ibvtest.Env{
-			Devices: []ibvtest.Device{{Name: "swnic0", Netdev: near}},
-			Fail:    []ibvtest.Fault{{Verb: "__mlx5dv_create_flow", Errno: "ABORT", From: from}},
-		}.Environ()
+		cfg = dataplane.Config{Backend: "auto", Flows: flows}
+		env = append(ibvtest.Env{
+			Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: near}},
+			Fail:    []ibvtest.Fault{{Verb: "CREATE_FLOW", Errno: "ABORT", From: from}},
+		}.Environ(), preload...)
 		cfg.Interfaces = []dataplane.Interface{{Name: near}}
 		return cfg, env
 	})
@@ -49,7 +49,7 @@ func countsInXDP(t *testing.T, b *bench, flows int, reason string) {
 	}
 	until(t, func() error { // the plugin has been started anew, and looks at its conditions a moment later
 		conditions, err := b.client.Conditions(t.Context())
-		if err != nil || len(conditions) != 1 || conditions[0].Code != "rdma-crash" || conditions[0].Object != "swnic0" || !strings.Contains(conditions[0].Text, reason) {
+		if err != nil || len(conditions) != 1 || conditions[0].Code != "rdma-crash" || conditions[0].Object != "mlx5_0" || !strings.Contains(conditions[0].Text, reason) {
 			return fmt.Errorf("conditions %+v, %v", conditions, err)
 		}
 		return nil
@@ -77,6 +77,7 @@ func numbered(t *testing.T, n int) (flows []flow.Flow) {
 // lives, XDP counts, and `flows list` and `doctor` say why.
 func TestALibraryThatKillsItsTrialLeavesXDPCounting(t *testing.T) {
 	needLab(t)
+	need.RDMACore(t)
 	need.Tool(t, "gcc")
 	b, cfg, env := crashing(t, 1, numbered(t, 3))
 	if b.client.Restarts() != 0 {
@@ -111,6 +112,7 @@ func TestALibraryThatKillsItsTrialLeavesXDPCounting(t *testing.T) {
 // a device is started without the device. Of configured flows it dies at its start, of others while it runs.
 func TestAPluginThatDiesTwiceInAVerbIsStartedWithoutTheDevice(t *testing.T) {
 	needLab(t)
+	need.RDMACore(t)
 	need.Tool(t, "gcc")
 	// A process makes up to ten flows that match nothing before the first one of its own.
 	const from = 12
@@ -124,7 +126,7 @@ func TestAPluginThatDiesTwiceInAVerbIsStartedWithoutTheDevice(t *testing.T) {
 		flows := numbered(t, from)
 		first := flows[:1]
 		b, _, _ := crashing(t, from, first)
-		b.awaitSource(t, flows[0].Name, "rdma:swnic0/devx")
+		b.awaitSource(t, flows[0].Name, "rdma:mlx5_0/devx")
 		until(t, func() error {
 			_, err := b.client.AddFlows(t.Context(), flows[1:]...)
 			return err
@@ -152,7 +154,7 @@ func until(t *testing.T, do func() error) {
 func yaml(t *testing.T, cfg dataplane.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	text := fmt.Sprintf("interfaces: [%s]\nrdma: {library: %s, mlx5: %s}\n", cfg.Interfaces[0].Name, cfg.RDMA.Library, cfg.RDMA.MLX5)
+	text := fmt.Sprintf("interfaces: [%s]\n", cfg.Interfaces[0].Name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,13 @@ func TestDemoRDMANamesThePackageThatIsMissing(t *testing.T) {
 	}
 }
 
+// preloaded puts the uverbs kernel in software below the RDMA libraries of a program.
+func preloaded(t *testing.T) []string {
+	t.Helper()
+	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(binary(t, "flowtally-plugin")), "ibvtest"))
+	return []string{"LD_PRELOAD=" + libs.Kernel, "FLOWTALLY_IBVTEST_SYSFS=" + t.TempDir()}
+}
+
 // When XDP beside counts other packets than the ones sent for a flow, the report names that flow,
 // although the software NIC is right, and no other.
 func TestDemoRDMAReportsOnlyTheFlowThatDiffers(t *testing.T) {
@@ -70,9 +77,8 @@ func TestDemoRDMAReportsOnlyTheFlowThatDiffers(t *testing.T) {
 	need.Tool(t, "gcc")
 	const victim = "rdma/dns4-clients"
 	path := binary(t, "flowtally-plugin")
-	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(path), "ibvtest"))
 	rep, err := demo.Run(t.Context(), demo.Options{
-		For: time.Second, Backend: "rdma", Env: []string{"LD_PRELOAD=" + libs.Kernel, "FLOWTALLY_IBVTEST_SYSFS=" + t.TempDir()},
+		For: time.Second, Backend: "rdma", Env: preloaded(t),
 		Launch: func(ctx context.Context, cfg dataplane.Config, env []string) (dataplane.Service, error) {
 			for i := range cfg.Flows {
 				if cfg.Backend == "xdp" && cfg.Flows[i].Name == victim {

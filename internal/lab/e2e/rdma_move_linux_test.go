@@ -22,6 +22,7 @@ import (
 // moment without traffic.
 func TestADeviceRemovedInTrafficDeclaresWhatIsLost(t *testing.T) {
 	needLab(t)
+	need.RDMACore(t)
 	need.Tool(t, "gcc")
 	for _, audit := range []bool{false, true} {
 		t.Run(fmt.Sprintf("audit %t", audit), func(t *testing.T) { removeInTraffic(t, audit) })
@@ -29,7 +30,7 @@ func TestADeviceRemovedInTrafficDeclaresWhatIsLost(t *testing.T) {
 }
 
 func removeInTraffic(t *testing.T, audit bool) {
-	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(binary(t, "flowtally-plugin")), "ibvtest"))
+	preload := preloaded(t)
 	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
 	if err != nil {
 		t.Fatal(err)
@@ -38,20 +39,20 @@ func removeInTraffic(t *testing.T, audit bool) {
 	b := newBenchOf(t, time.Second, func(near string) (dataplane.Config, []string) {
 		return dataplane.Config{
 			Backend: "auto",
-			RDMA:    dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, Audit: audit},
+			RDMA:    dataplane.RDMAConfig{Audit: audit},
 			Flows: []flow.Flow{
 				{Name: "dns", Match: match(t, "ipv4 udp dport 53")},
 				// Left to XDP, which is therefore attached all the time, and sees the device's
 				// packets.
 				{Name: "last-hop", Match: match(t, "ipv6 hoplimit 1")},
 			},
-		}, ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: near}}, Control: control.Path()}.Environ()
+		}, append(ibvtest.Env{Devices: []ibvtest.Device{{Name: "mlx5_0", Netdev: near}}, Control: control.Path()}.Environ(), preload...)
 	})
 	events, err := b.client.Events(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.awaitSource(t, "dns", "rdma:swnic0/devx")
+	b.awaitSource(t, "dns", "rdma:mlx5_0/devx")
 	s := dns(t, b, 20_000) // of which the NIC that is a program holds more than a second
 	traffic, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -60,7 +61,7 @@ func removeInTraffic(t *testing.T, audit bool) {
 	pause := func() { time.Sleep(400 * time.Millisecond) }
 
 	pause()
-	if err := control.Remove("swnic0"); err != nil {
+	if err := control.Remove("mlx5_0"); err != nil {
 		t.Fatal(err)
 	}
 	b.awaitSource(t, "dns", "xdp:")
@@ -78,10 +79,10 @@ func removeInTraffic(t *testing.T, audit bool) {
 	if !audit {
 		end()
 	}
-	if err := control.Return("swnic0"); err != nil {
+	if err := control.Return("mlx5_0"); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitSource(t, "dns", "rdma:swnic0/devx")
+	b.awaitSource(t, "dns", "rdma:mlx5_0/devx")
 	if audit {
 		pause()
 		end()
