@@ -9,8 +9,8 @@
 // reader would; no map and no call to the plugin is looked at.
 //
 // With Options.Backend "rdma" the flow tables of an RDMA NIC count, over a NIC that is a
-// program: the software libibverbs and libmlx5 of ibv/ibvtest, which look at the packets of
-// the near end. A second instance counts the same traffic by XDP, so that there are
+// program: the uverbs kernel of ibv/ibvtest below the host's libraries, which looks at the
+// packets of the near end. A second instance counts the same traffic by XDP, so that there are
 // three columns that share nothing.
 //
 // The near ends of the pairs, where flowtally counts, are in the namespace of
