@@ -97,8 +97,11 @@ func (a *auditor) auditFlow(c *flowState) {
 		expected := backend.Add(c.shadowBase, own)
 		switch {
 		case total == expected:
-		case c.needsAlign && total.Packets < expected.Packets && c.basis == c.shadow.Basis:
+		case c.needsAlign && total.Packets < expected.Packets:
 			lacks = backend.Sub(expected, total)
+			if c.basis != c.shadow.Basis {
+				lacks.Bytes = 0 // the difference is mostly that of the two bases
+			}
 		case total.Packets != expected.Packets:
 			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", total.Packets, expected.Packets)
 		}
@@ -114,7 +117,11 @@ func (a *auditor) auditFlow(c *flowState) {
 		a.follow(c)
 	}
 	if added.Packets > 0 {
-		a.mover.sendMoved(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), false)
+		text := fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets)
+		if c.basis != c.shadow.Basis {
+			text += ", without bytes, because XDP counts other bytes than the device"
+		}
+		a.mover.sendMoved(c, text, false)
 	}
 }
 
@@ -173,7 +180,7 @@ func (a *auditor) alignAtEnd() {
 		return
 	}
 	for _, c := range a.mover.stack.toAlign {
-		if !c.needsAlign || !c.offloaded || c.gone != nil || c.basis != c.shadow.Basis || !a.mover.shadowComplete(c) {
+		if !c.needsAlign || !c.offloaded || c.gone != nil || !a.mover.shadowComplete(c) {
 			continue
 		}
 		err := a.mover.plan.ChangeSource(c.handle, func(total backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
@@ -181,7 +188,11 @@ func (a *auditor) alignAtEnd() {
 			if err == nil && backend.Add(c.shadowBase, own).Packets < total.Packets { // a total never falls
 				return a.mover.stack.hardware, c.hardware.ID, c.base, nil
 			}
-			return a.mover.stack.software, c.shadow.ID, c.shadowBase, err
+			base := c.shadowBase
+			if c.basis != c.shadow.Basis {
+				base.Bytes = total.Bytes - own.Bytes
+			}
+			return a.mover.stack.software, c.shadow.ID, base, err
 		})
 		if err != nil {
 			a.mover.log.Warn("ending a total as XDP counted it beside", "flow", c.Name, "err", err)

@@ -10,9 +10,13 @@ import (
 
 // returned is an instance with audit whose flow went back to hardware while four packets passed, and that is
 // never quiet when conditions are looked at.
-func returned(t *testing.T) (s *stacked, send func(int)) {
+func returned(t *testing.T) (s *stacked, send func(int)) { return returnedWith(t, "l2") }
+
+// returnedWith is returned by a device with this byte basis.
+func returnedWith(t *testing.T, basis string) (s *stacked, send func(int)) {
 	t.Helper()
 	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
+	w.over.basis = basis
 	s = newStacked(t, t.TempDir()+"/", w, true)
 	t.Cleanup(func() { s.e.Close() })
 	send = func(n int) {
@@ -88,6 +92,33 @@ func TestAuditSettlesAtTheEnd(t *testing.T) {
 	send(1)
 	if got := s.total(t, "dns"); got.Packets != 18 {
 		t.Errorf("counted %d, want 18", got.Packets)
+	}
+}
+
+// A device whose byte basis nobody has measured is no worse: the packets are added, and a difference of bytes is no fault.
+func TestAuditAddsPacketsWithoutBytesOfAnotherBasis(t *testing.T) {
+	for _, atEnd := range []bool{false, true} {
+		t.Run(fmt.Sprint("at the end ", atEnd), func(t *testing.T) {
+			s, _ := returnedWith(t, "unknown")
+			before := s.total(t, "dns")
+			if atEnd {
+				s.e.ctl.Lock()
+				s.e.auditor.alignAtEnd()
+				s.e.ctl.Unlock()
+			} else {
+				lab.Eventually(t, "a pause", func() bool { return !s.e.auditor.alignIdle() })
+			}
+
+			if got := s.total(t, "dns"); got.Packets != before.Packets+4 || got.Bytes != before.Bytes {
+				t.Errorf("counted %+v, want 4 packets more than %+v and the same bytes", got, before)
+			}
+			if differs := s.e.flows["dns"].differs; differs != "" {
+				t.Error(differs)
+			}
+			if moves := s.moves(); !atEnd && (len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") || !strings.Contains(moves[0].Text, "without bytes")) {
+				t.Errorf("moves %+v, want one that says what was added", moves)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,7 @@ type fakeHardware struct {
 	refuse    func(flow.Flow) error // refusals of Install
 	down      error
 	gone      map[string]error
+	basis     string // backend.Installed.Basis; "" is l2
 	runs      uint64
 	resets    uint64
 	during    func() // packets that pass while flows are installed
@@ -188,7 +190,7 @@ func (o *fakeHardware) Install(_ context.Context, flows []backend.Placed) ([]bac
 			o.broken = f.Name + " was installed twice"
 		}
 		o.runs++
-		out = append(out, backend.Installed{ID: o.put(f), Cookie: o.runs, Basis: "l2", Source: o.Source(f), Takes: o.takes})
+		out = append(out, backend.Installed{ID: o.put(f), Cookie: o.runs, Basis: cmp.Or(o.basis, "l2"), Source: o.Source(f), Takes: o.takes})
 	}
 	return out, nil
 }
