@@ -171,7 +171,9 @@ func (w *world) config() dataplane.Config {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name})
 	}
 	if w.rack != nil {
-		cfg.Backend, cfg.RDMA.Audit = flow.Auto, w.audit
+		cfg.Backend = flow.Auto
+		cfg.RDMA.Audit = w.audit
+		cfg.RDMA.ByteBasis = dataplane.BasisL2 // the devices of the model count as XDP does
 	}
 	return cfg
 }
