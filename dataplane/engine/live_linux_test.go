@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -182,6 +184,14 @@ func TestLiveViewOverARestartGoesOnOrIsRefused(t *testing.T) {
 	if err := os.RemoveAll(b.cfg.XDP.PinDir); err != nil {
 		t.Fatal(err)
 	}
+	lab.Eventually(t, "the kernel has detached the program whose pin is gone", func() bool { // by a worker
+		var near netlink.Link
+		err := b.wire.Near.NS.Do(func() (err error) {
+			near, err = netlink.LinkByName(b.wire.Near.Name)
+			return err
+		})
+		return err == nil && (near.Attrs().Xdp == nil || !near.Attrs().Xdp.Attached)
+	})
 	e = b.start(t)
 	checkNotLive(t, &l, shm.ErrNoLive)
 	l = liveOf(t, r, "b")
