@@ -42,7 +42,24 @@ func (s fileStore) reserve(off, n uint64) error {
 	return nil
 }
 
-func fallocate(f *os.File, off, n int64) error { return unix.Fallocate(int(f.Fd()), 0, off, n) }
+// fallocate reserves n bytes at the end of the file, off. After a signal the kernel takes back what one call has reserved,
+// and signals that keep coming would let no long call end: so it reserves in pieces, and repeats an interrupted one.
+func fallocate(f *os.File, off, n int64) error { return inPieces(f, off, n, unix.Fallocate) }
+
+func inPieces(f *os.File, off, n int64, reserve func(fd int, mode uint32, off, n int64) error) error {
+	const piece = 1 << 20
+	for at, end := off, off+n; at < end; {
+		next := min(at+piece, end)
+		switch err := reserve(int(f.Fd()), 0, at, next-at); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return errors.Join(err, f.Truncate(off))
+		default:
+			at = next
+		}
+	}
+	return nil
+}
 
 func (s fileStore) nextWritten(off uint64) uint64 {
 	at, err := unix.Seek(int(s.Fd()), int64(off), unix.SEEK_DATA)

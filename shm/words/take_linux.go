@@ -50,7 +50,7 @@ func NewFile() (_ *File, err error) {
 	if err := errors.Join(f.f.Truncate(fileSize), f.f.Chmod(0o400)); err != nil {
 		return fail("setting its length and mode", err)
 	}
-	if err := unix.Fallocate(fd, 0, 0, fileSize); err != nil {
+	if err := uninterrupted(func() error { return unix.Fallocate(fd, 0, 0, fileSize) }); err != nil {
 		return fail("reserving its memory", err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, fileSeals); err != nil {
