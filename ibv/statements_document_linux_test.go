@@ -5,21 +5,17 @@ package ibv
 import (
 	goflag "flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 var update = goflag.Bool("update", false, "write the table of docs/testing.md")
 
 // The table of docs/testing.md has every statement that the tests over the real libraries show.
 func TestTheTableOfStatementsIsUpToDate(t *testing.T) {
-	const (
-		path  = "../docs/testing.md"
-		begin = "<!-- statements: go test ./ibv -run TestTheTableOfStatementsIsUpToDate -update -->\n"
-		end   = "<!-- statements: end -->\n"
-	)
 	var table strings.Builder
 	table.WriteString("| reference | statement | test over the real libraries |\n| --- | --- | --- |\n")
 	for _, of := range []struct {
@@ -38,20 +34,5 @@ func TestTheTableOfStatementsIsUpToDate(t *testing.T) {
 		}
 	}
 
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(doc), begin)
-	have, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatal("docs/testing.md has no place for the table")
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if have != table.String() {
-		t.Errorf("the table of docs/testing.md is\n%s\nwant\n%s", have, table.String())
-	}
+	golden.CompareSection(t, "../docs/testing.md", "statements", table.String(), *update)
 }

@@ -14,7 +14,7 @@ var (
 	// ErrNoRow: no row has that name.
 	ErrNoRow = errors.New("no such row")
 
-	// errCompany: a side had the core never to itself. Its cost is an upper bound.
+	// errCompany: a side never had the core to itself. Its cost is an upper bound.
 	errCompany = fmt.Errorf("%w: something else ran on the same core", ErrDisturbed)
 
 	// errNoise: the rounds differ too much to mean anything.

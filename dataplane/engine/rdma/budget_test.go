@@ -2,12 +2,12 @@ package rdma
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 func TestReadEveryFollowsTheBudgetAndThePeriod(t *testing.T) {
@@ -53,11 +53,6 @@ func TestResultOfABudgetNamesWhatOneCommandReads(t *testing.T) {
 
 // The table in docs/rdma.md says what ReadEvery computes, with the default settings.
 func TestTheTableOfReadsIsUpToDate(t *testing.T) {
-	const (
-		path  = "../../../docs/rdma.md"
-		begin = "<!-- reads: go test ./dataplane/engine/rdma -run TestTheTableOfReadsIsUpToDate -update -->\n"
-		end   = "<!-- reads: end -->\n"
-	)
 	var table strings.Builder
 	fmt.Fprintf(&table, "| flows in the NIC | rdma-core 44 and 56, or without DevX: one command reads one counter | rdma-core 65 with DevX: one command reads %d |\n| --- | --- | --- |\n", bulkCounters)
 	for _, n := range exampleCounters() {
@@ -72,22 +67,7 @@ func TestTheTableOfReadsIsUpToDate(t *testing.T) {
 		}
 		table.WriteString("\n")
 	}
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(doc), begin)
-	have, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatal("docs/rdma.md has no place for the table")
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if have != table.String() {
-		t.Errorf("the table of docs/rdma.md is\n%s\nwant\n%s", have, table.String())
-	}
+	golden.CompareSection(t, "../../../docs/rdma.md", "reads", table.String(), *update)
 }
 
 func plural(commands int) string {

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -35,11 +35,6 @@ var words = []string{
 
 // The table in docs/flows.md must say what limits says. Package xdp tests the columns of XDP and TCX.
 func TestTheTableOfMatchesIsUpToDate(t *testing.T) {
-	const (
-		path  = "../../../docs/flows.md"
-		begin = "<!-- words: go test ./dataplane/engine/rdma -run TestTheTableOfMatchesIsUpToDate -update -->\n"
-		end   = "<!-- words: end -->\n"
-	)
 	missing := map[string]bool{}
 	for _, clause := range flow.Clauses() {
 		missing[clause] = true
@@ -67,22 +62,7 @@ func TestTheTableOfMatchesIsUpToDate(t *testing.T) {
 	for word := range missing {
 		t.Errorf("%q has no row", word)
 	}
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(doc), begin)
-	have, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatal("docs/flows.md has no place for the table")
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if have != table.String() {
-		t.Errorf("the table of docs/flows.md is\n%s\nwant\n%s", have, table.String())
-	}
+	golden.CompareSection(t, "../../../docs/flows.md", "words", table.String(), *update)
 }
 
 // cell returns "yes", or "no" with the reason.
