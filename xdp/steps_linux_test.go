@@ -159,6 +159,24 @@ func checkLines(t *testing.T, dp *Datapath, key Key, touched int, miss bool) {
 	}
 }
 
+// sharedTags counts the masks among the first whose slots have another key with the tag of this one. A function compares the slots
+// behind it, for about one packet in 16,384. The tags are of the secret, which each Datapath draws for itself.
+func sharedTags(dp *Datapath, key Key) (n int) {
+	hashed := dp.tables.inSearch()
+	for _, u := range hashed[:min(nearTuples, len(hashed))] {
+		if !u.hashed {
+			continue
+		}
+		packed := u.pack(nil, key.words())
+		hash := dp.tables.hashOf(u, packed)
+		slot := lines{}.probe(&dp.tables.table, &hash, tagOf(hash))
+		if slot != 0 && !slices.Equal(packed, dp.tables.entries.packed(unitOf(slot), len(packed))) {
+			n++
+		}
+	}
+	return n
+}
+
 // The packets have one header more than those of TestOrdinaryPacketsOfOneFlowCallNoFunction, or rules of more masks. The test prints the
 // second table of docs/classifier.md, "Constants".
 func TestPacketsCallNoFunction(t *testing.T) {
@@ -230,9 +248,10 @@ func TestPacketsCallNoFunction(t *testing.T) {
 				instructions += c.Instructions
 				calls += c.Calls
 				lines += c.Lines
-				checkLines(t, dp, keyOfFrame(tt.frame(i)), c.Lines, tt.miss)
-				if c.Calls > tt.calls {
-					t.Errorf("packet %d: %d calls, want at most %d", i, c.Calls, tt.calls)
+				key := keyOfFrame(tt.frame(i))
+				checkLines(t, dp, key, c.Lines, tt.miss)
+				if most := tt.calls + sharedTags(dp, key); c.Calls > most {
+					t.Errorf("packet %d: %d calls, want at most %d", i, c.Calls, most)
 					break
 				}
 			}
