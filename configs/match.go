@@ -32,9 +32,21 @@ func (d *decoder) match(n *yaml.Node, what string) flow.Match {
 	}
 	words := split(s)
 	for _, e := range mistakes {
-		d.badWord(spot{n, words, e.Index}, what, e)
+		d.badWord(spot{n, words, e.Index}, what, e, e.Offset-startOf(s, words, e.Index))
 	}
 	return m
+}
+
+// startOf returns the offset of words[index] in the text that was split into words.
+func startOf(text string, words []string, index int) int {
+	if index >= len(words) {
+		return len(text)
+	}
+	at := 0
+	for _, w := range words[:index] {
+		at += strings.Index(text[at:], w) + len(w)
+	}
+	return at + strings.Index(text[at:], words[index])
 }
 
 // spot is the place of a word of a match: the word words[index] of the scalar n, or all of n if words is nil.
@@ -44,8 +56,8 @@ type spot struct {
 	index int
 }
 
-// badWord reports a mistake at the place of its word.
-func (d *decoder) badWord(at spot, what string, e *flow.ParseError) {
+// badWord reports a mistake at the place of its word, or so many bytes into it: a value of a set.
+func (d *decoder) badWord(at spot, what string, e *flow.ParseError, within int) {
 	if d.count >= mostProblems {
 		d.count++
 		return
@@ -54,7 +66,7 @@ func (d *decoder) badWord(at spot, what string, e *flow.ParseError) {
 	if at.words == nil {
 		d.bad(at.n, msg, e.Suggestion)
 	} else if line, col, found := d.src.find(at.n, at.words, at.index); found {
-		d.badAt(line, col, utf8.RuneCountInString(e.Word), msg, e.Suggestion)
+		d.badAt(line, col+within, utf8.RuneCountInString(e.Word), msg, e.Suggestion)
 	} else {
 		d.badAt(at.n.Line, at.n.Column, 1, msg, e.Suggestion)
 	}
@@ -85,7 +97,7 @@ func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 	}
 	for _, e := range mistakes {
 		if e.Index < len(w.spots) {
-			d.badWord(w.spots[e.Index], what, e)
+			d.badWord(w.spots[e.Index], what, e, e.Offset-w.starts[e.Index])
 		} else if d.count == before { // otherwise w.match has reported why a word is missing
 			d.bad(n, what+": "+message(e), e.Suggestion)
 		}
@@ -95,14 +107,30 @@ func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 
 // wording collects the words of a match and their places.
 type wording struct {
-	d     *decoder
-	words []flow.Word
-	spots []spot
+	d      *decoder
+	words  []flow.Word
+	spots  []spot
+	starts []int // the offset of each word, as flow.ParseWords counts it
+	end    int   // the offset of the next one
 }
 
 func (w *wording) add(text string, n *yaml.Node, value bool) {
-	w.words = append(w.words, flow.Word{Text: text, Value: value})
-	w.spots = append(w.spots, spot{n: n})
+	w.place(flow.Word{Text: text, Value: value}, spot{n: n})
+}
+
+func (w *wording) place(word flow.Word, at spot) {
+	w.words = append(w.words, word)
+	w.spots = append(w.spots, at)
+	w.starts = append(w.starts, w.end)
+	w.end += len(word.Text) + 1
+}
+
+// addSplit adds each word of a scalar.
+func (w *wording) addSplit(n *yaml.Node, value bool) {
+	words := split(n.Value)
+	for i, text := range words {
+		w.place(flow.Word{Text: text, Value: value}, spot{n, words, i})
+	}
 }
 
 func (w *wording) match(n *yaml.Node, what string, inside bool) {
@@ -157,6 +185,8 @@ func (w *wording) clause(name string, key, n *yaml.Node, what string, inside boo
 	w.d.fields(n, what, func(key, value *yaml.Node) {
 		field := key.Value
 		switch {
+		case !slices.Contains(fields, field) && isNull(value) && isElement(field):
+			w.d.bad(key, fmt.Sprintf("%s has no field %q", what, clip(field)), "write several values as a list: [22, 80]")
 		case !slices.Contains(fields, field):
 			w.unknown(key, what, fields)
 		case field == "inner" && inside:
@@ -166,15 +196,62 @@ func (w *wording) clause(name string, key, n *yaml.Node, what string, inside boo
 		case isNull(value) || value.Kind == yaml.ScalarNode && value.Value == "":
 			w.d.bad(key, fmt.Sprintf("%s.%s has no value", what, field), "leave the field out to match any")
 		default:
-			if s, ok := w.d.scalar(value, what+"."+field); ok {
-				w.add(field, key, false)
-				w.add(s, value, true)
-			}
+			w.value(key, value, what+"."+field)
 		}
 	})
 	if inner != nil {
 		inner()
 	}
+}
+
+// isElement reports whether a key is rather a value of a set whose braces are missing.
+func isElement(key string) bool { return key != "" && strings.Trim(key, "0123456789./:-") == "" }
+
+// value adds a field with its value, or with several as a list: dport: [22, 80]. YAML reads {22, 80} as a mapping of two
+// names to nothing.
+func (w *wording) value(key, n *yaml.Node, what string) {
+	var elements []*yaml.Node
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		elements = n.Content
+	case n.Kind == yaml.MappingNode && namesAlone(n):
+		for i := 0; i < len(n.Content); i += 2 {
+			elements = append(elements, n.Content[i])
+		}
+	default:
+		s, ok := w.d.scalar(n, what)
+		if !ok {
+			return
+		}
+		w.add(key.Value, key, false)
+		if strings.HasPrefix(s, "!=") || strings.ContainsAny(s, "{,") {
+			w.addSplit(n, true)
+		} else {
+			w.add(s, n, true)
+		}
+		return
+	}
+
+	w.add(key.Value, key, false)
+	w.add("{", n, true)
+	for i, e := range elements {
+		if i > 0 {
+			w.add(",", e, true)
+		}
+		s, _ := w.d.scalar(e, fmt.Sprintf("%s[%d]", what, i))
+		w.add(s, e, true)
+	}
+	w.add("}", n, true)
+}
+
+// namesAlone reports whether a mapping has nothing but names, as {22, 80} has.
+func namesAlone(n *yaml.Node) bool {
+	for i := 1; i < len(n.Content); i += 2 {
+		if !isNull(n.Content[i]) {
+			return false
+		}
+	}
+	return len(n.Content) > 0
 }
 
 // inner adds the match inside a tunnel, either text or a mapping.
@@ -186,11 +263,7 @@ func (w *wording) inner(key, n *yaml.Node, what string) {
 	case isNull(n) || n.Kind == yaml.ScalarNode && n.Value == "any":
 		w.add("any", n, false)
 	case n.Kind == yaml.ScalarNode:
-		words := split(n.Value)
-		for i, text := range words {
-			w.words = append(w.words, flow.Word{Text: text})
-			w.spots = append(w.spots, spot{n, words, i})
-		}
+		w.addSplit(n, false)
 	default:
 		w.d.bad(n, fmt.Sprintf("%s is a match, not %s", what, kindOf(n)), `write it as a mapping or as text, or "any"`)
 		w.add("any", n, false)

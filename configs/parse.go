@@ -203,7 +203,11 @@ func (d *decoder) plain(n *yaml.Node) bool {
 		case n.Anchor != "":
 			d.bad(n, "anchors are not read here", "leave it out, and write the value out where it is used")
 		case n.Style&yaml.TaggedStyle != 0:
-			d.bad(n, fmt.Sprintf("the tag %s is not read here", clip(n.Tag)), "leave it out; quote a value that is to be text")
+			suggestion := "leave it out; quote a value that is to be text"
+			if strings.HasPrefix(n.Tag, "!=") { // without it, the match would ask for the opposite
+				suggestion = `a value that begins with ! is a tag in YAML: quote it, as "!= 80"`
+			}
+			d.bad(n, fmt.Sprintf("the tag %s is not read here", clip(n.Tag)), suggestion)
 		case n.Tag == "!!merge":
 			d.bad(n, "merge keys are not read here", "write the fields out")
 		}

@@ -10,6 +10,7 @@ func (m *Match) check(path string, inside bool) []*FieldError {
 		broken = append(broken, &FieldError{Field: path + field, Cause: cause, Fix: fix})
 	}
 	m.checkFields(bad)
+	m.checkChoices(bad)
 	m.checkLayers(bad)
 	m.checkUpper(bad)
 	m.checkIncomplete(bad)
@@ -25,6 +26,9 @@ func (m *Match) check(path string, inside bool) []*FieldError {
 		if inner := *c.inner(m); inner != nil {
 			broken = append(broken, inner.check(path+c.name+".inner.", true)...)
 		}
+	}
+	if !inside && len(broken) == 0 {
+		m.checkAlternatives(bad)
 	}
 	return broken
 }

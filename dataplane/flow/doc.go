@@ -36,6 +36,17 @@
 //	names  = "none" | name { ( "," | "|" ) name } .  fin, syn, rst, psh, ack, urg, ece, cwr, ae
 //	digits = decimal, without leading zeros, or "0x" hexadecimal .
 //
+// In the place of a number, port, addr, mac or flags there may be several, or those to exclude ([Choice]):
+//
+//	set     = [ "!=" ] ( "{" list "}" | list ) .
+//	list    = element { "," element } .               without braces not for flags, where "," joins names
+//	element = number | port | addr | mac | flags | first "-" last .
+//	first, last                                       of numbers and addresses: 10.0.0.5-10.0.0.9
+//
+// A field with a set is present, and it has one of the values, or with "!=" none of them: tcp dport {22, 80, 8000-8080},
+// ipv4 src != 10.0.0.0/8. Within braces "|" joins flags: {syn, syn|ack}. White space may stand around "!=", "," and braces.
+// Elements that others contain are left out and overlapping ranges joined; String prints the rest in ascending order.
+//
 // White space separates words. Clauses may come in any order, each at most once, and so may the fields of a clause. Only
 // "vlan" may come twice, for the outermost tag and the next one. Clauses after "inner" describe the headers inside the
 // tunnel.

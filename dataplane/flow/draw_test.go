@@ -6,8 +6,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// drawMatch draws any match that validates: every layer, every mask.
-func drawMatch(t *rapid.T) flow.Match {
+// drawMatch draws any match that validates: every layer, every mask, sets.
+func drawMatch(t *rapid.T) flow.Match { return flow.Canonical(drawAsWritten(t)) }
+
+// drawAsWritten draws a match whose sets may be in any order and have values that others contain.
+func drawAsWritten(t *rapid.T) flow.Match {
 	return rapid.Custom(func(t *rapid.T) flow.Match { return match(t, true) }).
 		Filter(func(m flow.Match) bool { return m.Validate() == nil }).Draw(t, "match")
 }
@@ -60,6 +63,9 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		m.MPLS = &flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
 	case 6:
 		m.GRE = &flow.GRE{Key: masked[uint32](t, 32), Inner: inner(t)}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "sets") == 0 {
+		choices(t, &m)
 	}
 	return m
 }

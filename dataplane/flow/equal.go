@@ -3,7 +3,15 @@ package flow
 import "slices"
 
 // Equal reports whether two matches have the same clauses with the same values.
-func (m Match) Equal(other Match) bool { return sameMatch(&m, &other) }
+//
+// Choices are equal if they have the same values in any order; values that others contain do not count.
+func (m Match) Equal(other Match) bool {
+	if !m.anyChoice() && !other.anyChoice() {
+		return sameMatch(&m, &other)
+	}
+	a, b := m.canonical(), other.canonical()
+	return sameMatch(&a, &b)
+}
 
 func sameMatch(m, n *Match) bool {
 	if m == nil || n == nil {
@@ -12,7 +20,7 @@ func sameMatch(m, n *Match) bool {
 	return same(m.Eth, n.Eth) && slices.Equal(m.VLAN, n.VLAN) && m.Untagged == n.Untagged && same(m.MPLS, n.MPLS) &&
 		same(m.IPv4, n.IPv4) && same(m.IPv6, n.IPv6) && same(m.TCP, n.TCP) && same(m.UDP, n.UDP) &&
 		same(m.ICMP, n.ICMP) && same(m.ESP, n.ESP) && m.Incomplete == n.Incomplete &&
-		sameVXLAN(m.VXLAN, n.VXLAN) && sameGRE(m.GRE, n.GRE)
+		sameVXLAN(m.VXLAN, n.VXLAN) && sameGRE(m.GRE, n.GRE) && slices.EqualFunc(m.Choices, n.Choices, sameChoice)
 }
 
 // same reports whether both matches lack a clause, or have it with equal values.

@@ -74,6 +74,9 @@ func TestEqualMatchesAreEqual(t *testing.T) {
 		if !m.Equal(m.Clone()) {
 			t.Fatalf("%s is not equal to its clone", m)
 		}
+		if written := drawAsWritten(t); !written.Equal(flow.Canonical(written)) || written.String() != flow.Canonical(written).String() {
+			t.Fatalf("%s is not equal to its canonical form", written)
+		}
 		if m.Equal(other) != reflect.DeepEqual(m, other) {
 			t.Fatalf("%s equals %s: %t", m, other, m.Equal(other))
 		}

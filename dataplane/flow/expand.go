@@ -10,15 +10,32 @@ import (
 // mostExpanded limits the result of Expand.
 const mostExpanded = 1024
 
-// Expand replaces port ranges by masked values, for hardware without ranges. Together the returned matches select the same
-// packets as m, and no packet matches two of them. They share no memory with m.
+// Expand replaces choices and port ranges by masked values, for hardware without sets and ranges. Together the returned
+// matches select the same packets as m, and no packet matches two of them. They share no memory with m.
 //
-// Each range becomes the fewest masks that cover it, at most 30. Several ranges multiply, and Expand fails with
+// Each range becomes the fewest masks that cover it, at most 30. Several sets and ranges multiply, and Expand fails with
 // [ErrInvalid] beyond 1024 matches. If m matches VXLAN, the result also has the port of VXLAN in UDP.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
 	}
+	if !m.anyChoice() {
+		return m.expandRanges(mostExpanded)
+	}
+
+	var out []Match
+	for _, plain := range m.alternatives() {
+		more, err := plain.expandRanges(mostExpanded - len(out))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+// expandRanges is Expand for a valid match without choices. It fails if the result has more than most matches.
+func (m Match) expandRanges(most int) ([]Match, error) {
 	m = m.Clone()
 	if m.VXLAN != nil {
 		if m.UDP == nil {
@@ -33,11 +50,8 @@ func (m Match) Expand() ([]Match, error) {
 			continue
 		}
 		masks := port.masks()
-		if len(out)*len(masks) > mostExpanded {
-			return nil, &FieldError{
-				Cause: fmt.Sprintf("its port ranges together need more than %d masks", mostExpanded),
-				Fix:   "use ranges that start and end at multiples of powers of two, or make several flows of it",
-			}
+		if len(out)*len(masks) > most {
+			return nil, tooManyMasks()
 		}
 
 		next := make([]Match, 0, len(out)*len(masks))
@@ -50,7 +64,17 @@ func (m Match) Expand() ([]Match, error) {
 		}
 		out = next
 	}
+	if len(out) > most {
+		return nil, tooManyMasks()
+	}
 	return out, nil
+}
+
+func tooManyMasks() error {
+	return &FieldError{
+		Cause: fmt.Sprintf("its sets and port ranges together need more than %d masks", mostExpanded),
+		Fix:   "use ranges that start and end at multiples of powers of two, or make several flows of it",
+	}
 }
 
 // ports returns the ports of a match, those inside a tunnel last. Their indexes are the same for every copy of the match.
@@ -92,7 +116,17 @@ func (f Flow) Clone() Flow {
 
 // Clone returns a deep copy.
 func (m Match) Clone() Match {
-	c := m
+	c := m.cloneLevel()
+	for inner := range c.inners() {
+		in := (*inner).Clone()
+		*inner = &in
+	}
+	return c
+}
+
+// cloneLevel is Clone without the headers inside a tunnel, which the copy shares.
+func (m *Match) cloneLevel() Match {
+	c := *m
 	c.Eth = copyOf(m.Eth)
 	c.VLAN = slices.Clone(m.VLAN)
 	c.MPLS = copyOf(m.MPLS)
@@ -104,14 +138,9 @@ func (m Match) Clone() Match {
 	c.ESP = copyOf(m.ESP)
 	c.VXLAN = copyOf(m.VXLAN)
 	c.GRE = copyOf(m.GRE)
-
-	for i := range clauses {
-		inner := clauses[i].inner
-		if inner == nil || !clauses[i].has(&c) || *inner(&c) == nil {
-			continue
-		}
-		in := (*inner(&c)).Clone()
-		*inner(&c) = &in
+	c.Choices = slices.Clone(m.Choices)
+	for i := range c.Choices {
+		c.Choices[i].Values = slices.Clone(c.Choices[i].Values)
 	}
 	return c
 }

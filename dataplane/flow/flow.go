@@ -72,6 +72,8 @@ type Match struct {
 	// Incomplete matches packets whose headers end early or are too many to walk. No match on a header beyond that point
 	// sees such a packet, so a firewall should drop them ([Unguarded]).
 	Incomplete bool
+	// Choices ask for one of several values of a field, or exclude some. Each names a clause that the match has.
+	Choices []Choice
 }
 
 // Masked matches a header field f if f&Mask == Value. The zero Masked matches everything. Value must not have bits outside

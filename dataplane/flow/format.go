@@ -14,7 +14,13 @@ func (m Match) String() string {
 }
 
 // append appends the canonical text form.
-func (m *Match) append(text []byte) []byte { return m.appendClauses(text, false) }
+func (m *Match) append(text []byte) []byte {
+	if m.anyChoice() {
+		c := m.canonical()
+		m = &c
+	}
+	return m.appendClauses(text, false)
+}
 
 // appendClauses stops at a tunnel inside a tunnel. Valid matches have none, and an invalid match that contains itself must
 // not recurse forever.
@@ -38,6 +44,9 @@ func (m *Match) appendClauses(text []byte, inside bool) []byte {
 				if ref := f.ref(m, tag); f.looks(ref) {
 					word(f.name)
 					text = f.append(append(text, ' '), ref)
+				} else if choice := m.choice(c.name, tag, f.name); choice != nil {
+					word(f.name)
+					text = f.appendChoice(append(text, ' '), choice)
 				}
 			}
 		}

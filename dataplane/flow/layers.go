@@ -23,12 +23,15 @@ func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	if len(implied) == 0 {
 		return
 	}
-	for _, t := range implied {
-		if t&uint32(m.Eth.Type.Mask) == uint32(m.Eth.Type.Value) {
-			return
-		}
+	if slices.ContainsFunc(implied, func(t uint32) bool { return m.AdmitsEtherType(uint16(t)) }) {
+		return
 	}
-	bad("eth.type", fmt.Sprintf("%#04x is not the type of the protocols that the match asks for", m.Eth.Type.Value), `leave "type" out: they ask for it themselves`)
+	const leaveOut = `leave "type" out: they ask for it themselves`
+	if m.chooses("eth", "type") {
+		bad("eth.type", "it excludes the type of the protocols that the match asks for", leaveOut)
+		return
+	}
+	bad("eth.type", fmt.Sprintf("%#04x is not the type of the protocols that the match asks for", m.Eth.Type.Value), leaveOut)
 }
 
 // etherTypes returns the EtherTypes of packets that have the layers of the match, or nil for any.
@@ -66,7 +69,7 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 			bad(c.name, fmt.Sprintf("the match asks for %s and %s at once", first, c.name), "make two flows of it")
 		}
 	}
-	if p := m.UDP; p != nil && m.VXLAN != nil && !p.Dst.holds(PortVXLAN) {
+	if p := m.UDP; p != nil && m.VXLAN != nil && !(p.Dst.holds(PortVXLAN) && m.choiceAdmits("udp", "dport", PortVXLAN)) {
 		bad("udp.dport", "vxlan is looked for at destination port 4789 only", `leave "dport" out`)
 	}
 	if m.IPv4 != nil {
@@ -78,18 +81,19 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 }
 
 func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
-	if upper != "" && !m.IPv4.Proto.admits(protoOver(upper, false)) {
+	if n := protoOver(upper, false); upper != "" && !(m.IPv4.Proto.admits(n) && m.choiceAdmits("ipv4", "proto", n)) {
 		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
 	}
 	m.checkLater(bad, "ipv4.frag", m.IPv4.Fragment)
 }
 
 func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
-	next := m.IPv6.NextHeader
-	if upper != "" && !next.admits(protoOver(upper, true)) && !next.holdsAny(extensions) {
+	admits := func(n uint32) bool { return m.IPv6.NextHeader.admits(n) && m.choiceAdmits("ipv6", "nexthdr", n) }
+	extension := slices.ContainsFunc(extensions, admits)
+	if upper != "" && !admits(protoOver(upper, true)) && !extension {
 		bad("ipv6.nexthdr", fmt.Sprintf("neither %s nor an extension header has this number", upper), `leave "nexthdr" out`)
 	}
-	if m.IPv6.Fragment.only() && !next.holdsAny(extensions) {
+	if m.IPv6.Fragment.only() && !extension {
 		bad("ipv6.frag", "a fragment has an extension header, and no extension header has the number of nexthdr", `leave "nexthdr" out`)
 	}
 	m.checkLater(bad, "ipv6.frag", m.IPv6.Fragment)
@@ -115,14 +119,15 @@ func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 
 // looksAbove reports whether the match needs the contents of a header above IP, not just its protocol number.
 func (m *Match) looksAbove() bool {
-	return m.TCP != nil && m.TCP.Ports != Ports{} || m.completeAbove()
+	return m.TCP != nil && m.TCP.Ports != Ports{} || m.chooses("tcp", "sport", "dport") || m.completeAbove()
 }
 
 // completeAbove reports whether only packets with complete headers above IP can match. TCP ports alone do not count: a
 // packet may end between the ports and the flags.
 func (m *Match) completeAbove() bool {
 	return m.TCP != nil && m.TCP.Flags.Mask != 0 || m.UDP != nil && *m.UDP != Ports{} || m.ICMP != nil && *m.ICMP != ICMP{} ||
-		m.ESP != nil && *m.ESP != ESP{} || m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{}
+		m.ESP != nil && *m.ESP != ESP{} || m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{} ||
+		m.chooses("tcp", "flags") || m.chooses("udp") || m.chooses("icmp") || m.chooses("esp") || m.chooses("gre")
 }
 
 // needsIP reports whether only IP packets can match.
@@ -158,10 +163,6 @@ func protoOver(clause string, v6 bool) uint32 {
 		return ProtoESP
 	}
 	return ProtoUDP // udp, vxlan
-}
-
-func (f Masked[T]) holdsAny(values []uint32) bool {
-	return slices.ContainsFunc(values, f.admits)
 }
 
 // admits reports whether f matches v.

@@ -9,11 +9,10 @@ import (
 
 // The suggestions for what no match can express. Proposing the nearest word would mislead: "tcp" for "!tcp".
 const (
-	excludesNothing = "a match excludes nothing: give the packets to exclude to a flow of a lower priority number"
-	hasOneValue     = "a field has one value: make a flow of each"
-	comparesNoSizes = "a match compares no sizes: write value/mask, or make a flow of each value"
+	excludesNothing = "a match excludes values of a field (tcp dport != 80), and no clause: give the packets to exclude to a flow of a lower priority number"
+	hasOneWord      = "the field takes one word: make a flow of each"
+	comparesNoSizes = "write value/mask, or a set of values"
 	hasNoBrackets   = "leave the brackets out: a packet must match every clause"
-	hasNoRange      = "an address has no range: write a prefix, or make a flow of each address"
 )
 
 // operators of other languages and their meaning. The longest come first, for cutOperator.

@@ -15,7 +15,7 @@ var proposed = regexp.MustCompile(`did you mean "([^"]+)"( or "([^"]+)")?`)
 // TestSuggestionsCure: what a suggestion says for a wrong match makes a match. The match in the last column has the text
 // that the suggestion proposes, and is the whole of it but for the words that were right.
 func TestSuggestionsCure(t *testing.T) {
-	const excludes, oneValue, noSizes = "give the packets to exclude to a flow of a lower priority", "make a flow of each", "value/mask"
+	const excludes, noSizes = "give the packets to exclude to a flow of a lower priority", "value/mask"
 	for _, c := range []struct{ text, suggests, cured string }{
 		{"tpc dport 80", "", "tcp dport 80"},
 		{"tcp dports 1", "", "tcp dport 1"},
@@ -23,12 +23,13 @@ func TestSuggestionsCure(t *testing.T) {
 		// Never the opposite of the wish.
 		{"!tcp", excludes, "tcp"},
 		{"not tcp", excludes, "tcp"},
-		{"tcp !dport 80", excludes, "tcp dport 80"},
-		{"tcp dport != 80", excludes, "tcp dport 80"},
-		{"tcp dport !=80", excludes, "tcp dport 80"},
-		{"tcp dport!=80", excludes, "tcp dport 80"},
-		{"tcp dport ne 80", excludes, "tcp dport 80"},
-		{"ipv4 src !1.2.3.4", excludes, "ipv4 src 1.2.3.4"},
+		{"tcp !dport 80", "", "tcp dport != 80"},
+		{"tcp dport!=80", "", "tcp dport != 80"},
+		{"dport!=80", "", "tcp dport != 80"},
+		{"tcp dport ne 80", "", "tcp dport != 80"},
+		{"tcp dport not 80", "", "tcp dport != 80"},
+		{"ipv4 src !1.2.3.4", "", "ipv4 src != 1.2.3.4"},
+		{"ipv4 frag != no", excludes, "ipv4 frag yes"},
 		{"tcp flags syn,!ack", "ack in syn/syn,ack", "tcp flags syn/syn,ack"},
 		{"tagged", "", "vlan"},
 		{"complete", "leave it out", "any"},
@@ -43,15 +44,14 @@ func TestSuggestionsCure(t *testing.T) {
 		{"tcp dport < 80", "", "tcp dport 0-79"},
 		{"tcp dport le 80", "", "tcp dport 0-80"},
 		{"tcp dport < 0", noSizes, "tcp"},
-		{"ipv4 ttl < 4", noSizes, "ipv4 ttl 0/0xfc"},
-		{"tcp dport 80,443", oneValue, "tcp dport 80"},
-		{"tcp dport {80,443}", oneValue, "tcp dport 80"},
-		{"tcp dport { 80, 443 }", oneValue, "tcp dport 443"},
-		{"vlan id 5,6", oneValue, "vlan id 6"},
-		{"ipv4 src 1.2.3.4,1.2.3.5", oneValue, "ipv4 src 1.2.3.5"},
+		{"ipv4 ttl < 4", "", "ipv4 ttl 0-3"},
+		{"tcp flags < 4", noSizes, "tcp flags 0/0xffc"},
+		{"ipv4 frag first,later", "make a flow of each", "ipv4 frag first"},
+		{"tcp dport {22,https}", "", "tcp dport {22, 443}"},
+		{"tcp or udp", "write a flow for each", "tcp dport {80, 443}"},
 		{"tcp dport 1000:2000", "", "tcp dport 1000-2000"},
 		{"tcp dport 80-", "", "tcp dport 80-65535"},
-		{"ipv4 dst 10.0.0.0-10.0.0.255", "write a prefix", "ipv4 dst 10.0.0.0/24"},
+		{"ipv4 dst 10.0.0.5-9", "", "ipv4 dst 10.0.0.5-10.0.0.9"},
 		{"(tcp)", "leave the brackets out", "tcp"},
 		{"tcp (dport 80)", "leave the brackets out", "tcp dport 80"},
 

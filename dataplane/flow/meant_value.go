@@ -14,6 +14,8 @@ func (f *field) foreignValue(text, next string) (suggestion string, taken bool) 
 		operand, taken = next, true
 	}
 	switch {
+	case operator == "!=" && f.hasChoices() && f.accepts(operand):
+		return meant(f.name + " != " + operand), taken
 	case operator == "!=":
 		return excludesNothing, taken
 	case operator == "=" && f.accepts(operand):
@@ -21,12 +23,12 @@ func (f *field) foreignValue(text, next string) (suggestion string, taken bool) 
 	case operator != "":
 		return f.compared(operator, operand), taken
 	case strings.HasPrefix(text, "{"):
-		return hasOneValue, false
+		return hasOneWord, false
 	case strings.HasPrefix(text, "(") || strings.HasSuffix(text, ")"):
 		return hasNoBrackets, false
 	}
 	if list := strings.Split(text, ","); len(list) > 1 && f.accepts(list[0]) {
-		return fmt.Sprintf("%s: %q, %q", hasOneValue, f.name+" "+clip(list[0]), f.name+" "+clip(list[1])), false
+		return fmt.Sprintf("%s: %q, %q", hasOneWord, f.name+" "+clip(list[0]), f.name+" "+clip(list[1])), false
 	}
 	return f.named(text), false
 }
@@ -34,22 +36,22 @@ func (f *field) foreignValue(text, next string) (suggestion string, taken bool) 
 // accepts reports whether the text is a value of the field.
 func (f *field) accepts(text string) bool { return f.parse(f.ref(newFull(), 0), text) == nil }
 
-// compared proposes the port range for a comparison such as "> 1023".
+// compared proposes the range for a comparison such as "> 1023".
 func (f *field) compared(operator, operand string) string {
-	port, err := strconv.ParseUint(operand, 10, 16)
-	if _, is := f.ref(full, 0).(*Port); !is || err != nil {
+	n, err := strconv.ParseUint(operand, 10, 32)
+	if !f.hasRanges() || f.isAddress() || err != nil {
 		return comparesNoSizes
 	}
 	lo, hi := uint64(0), uint64(ones(f.bits))
 	switch operator {
 	case ">":
-		lo = port + 1
+		lo = n + 1
 	case ">=":
-		lo = port
+		lo = n
 	case "<":
-		hi = port - 1
+		hi = n - 1
 	case "<=":
-		hi = port
+		hi = n
 	}
 	if lo > hi || hi > uint64(ones(f.bits)) {
 		return comparesNoSizes
@@ -79,8 +81,8 @@ func (f *field) named(text string) string {
 		}
 	case *Addr4, *Addr6:
 		first, last, ok := strings.Cut(text, "-")
-		if ok && f.accepts(first) && (f.accepts(last) || strings.Trim(last, "0123456789") == "") {
-			return hasNoRange
+		if cut := strings.LastIndexAny(first, ".:"); ok && cut >= 0 && f.isRange(first+"-"+first[:cut+1]+last) {
+			return meant(first + "-" + first[:cut+1] + last)
 		}
 	}
 	switch f.name {

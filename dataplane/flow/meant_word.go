@@ -62,7 +62,7 @@ func elsewhere(text, value string) string {
 	case "and", "&&":
 		return "leave it out: a packet must match every clause"
 	case "or", "||":
-		return "a match has no alternatives: write a flow for each"
+		return "values of one field are a set (tcp dport {80, 443}); for other alternatives write a flow for each"
 	case "port":
 		return fmt.Sprintf("did you mean %q or %q, of tcp or udp?", strings.TrimSpace("dport "+clip(value)), strings.TrimSpace("sport "+clip(value)))
 	case "host", "net":
@@ -79,7 +79,10 @@ func elsewhere(text, value string) string {
 // the next word, or empty.
 func foreignWord(text, value string, open *clause) string {
 	lower := strings.ToLower(text)
-	if operator, _ := cutOperator(text); operator == "!=" {
+	if operator, rest := cutOperator(text); operator == "!=" {
+		if open != nil && open.field(rest) != nil && value != "" {
+			return meant(rest + " != " + clip(value))
+		}
 		return excludesNothing
 	}
 	if left, right, ok := strings.Cut(text, "="); ok && left != "" {
@@ -137,19 +140,21 @@ func foreignWord(text, value string, open *clause) string {
 
 // assignment proposes a translation for "dport=80", "dport==80" and "dport!=80".
 func assignment(left, right, value string, open *clause) string {
-	if strings.HasSuffix(left, "!") {
-		return excludesNothing
-	}
+	left, not := strings.CutSuffix(left, "!")
 	right = strings.TrimPrefix(right, "=")
 	if right == "" {
 		right = value
 	}
+	term := left + " " + clip(right)
+	if not {
+		term = left + " != " + clip(right)
+	}
 	if open != nil && open.field(left) != nil {
-		return meant(left + " " + clip(right))
+		return meant(term)
 	}
 	for i := range clauses {
 		if f := clauses[i].field(left); f != nil && f.accepts(right) {
-			return meant(clauses[i].name + " " + left + " " + clip(right))
+			return meant(clauses[i].name + " " + term)
 		}
 	}
 	return ""

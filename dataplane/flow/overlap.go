@@ -18,7 +18,7 @@ func meet(a, b *Match) bool {
 	if a.Incomplete && (b.completeAbove() || b.MPLS != nil) || b.Incomplete && (a.completeAbove() || a.MPLS != nil) {
 		return false
 	}
-	return meetUpper(a, b) && meetLink(a, b) && meetTunnel(a, b) &&
+	return meetUpper(a, b) && meetLink(a, b) && meetChoices(a, b) && meetTunnel(a, b) &&
 		(meetIPv4(a, b) || meetIPv6(a, b) || meetOther(a, b))
 }
 
@@ -70,8 +70,8 @@ func meetUpper(a, b *Match) bool {
 		return false
 	case a.TCP != nil && b.TCP != nil && !(both(a.TCP.Flags, b.TCP.Flags) && meetPorts(&a.TCP.Ports, &b.TCP.Ports)):
 		return false
-	case a.VXLAN != nil && b.UDP != nil && !bothPorts(b.UDP.Dst, vxlan),
-		b.VXLAN != nil && a.UDP != nil && !bothPorts(a.UDP.Dst, vxlan):
+	case a.VXLAN != nil && b.UDP != nil && !(bothPorts(b.UDP.Dst, vxlan) && b.choiceAdmits("udp", "dport", PortVXLAN)),
+		b.VXLAN != nil && a.UDP != nil && !(bothPorts(a.UDP.Dst, vxlan) && a.choiceAdmits("udp", "dport", PortVXLAN)):
 		return false
 	}
 	return meetPorts(a.UDP, b.UDP)
@@ -114,8 +114,8 @@ func meetIPv4(a, b *Match) bool {
 	if upper == 0 {
 		return true
 	}
-	n := protocolNumber(upper, false)
-	return n&x.Proto.Mask == x.Proto.Value && n&y.Proto.Mask == y.Proto.Value
+	n := uint32(protocolNumber(upper, false))
+	return x.Proto.admits(n) && y.Proto.admits(n) && a.choiceAdmits("ipv4", "proto", n) && b.choiceAdmits("ipv4", "proto", n)
 }
 
 // Kinds of packets for the fragment field, as a bit set.
@@ -161,7 +161,8 @@ func meetIPv6(a, b *Match) bool {
 	// The next header is the protocol itself, or an extension header before it.
 	n := protocolNumber(upper, true)
 	fits := func(next uint32) bool {
-		return x.NextHeader.admits(next) && y.NextHeader.admits(next)
+		return x.NextHeader.admits(next) && y.NextHeader.admits(next) &&
+			a.choiceAdmits("ipv6", "nexthdr", next) && b.choiceAdmits("ipv6", "nexthdr", next)
 	}
 	return fits(uint32(n)) || slices.ContainsFunc(extensions, fits)
 }
@@ -207,4 +208,38 @@ func firstFrom(lo, value, mask uint16) (uint16, bool) {
 		return lo&above | one | value&(one-1), true
 	}
 	return 0, false
+}
+
+// meetChoices compares each field for which one of the matches has a choice, where the other one asks for the field too.
+func meetChoices(a, b *Match) bool {
+	for i := range a.Choices {
+		if !a.Choices[i].meets(b) {
+			return false
+		}
+	}
+	for i := range b.Choices {
+		if c := &b.Choices[i]; a.choice(c.Clause, c.Tag, c.Field) == nil && !c.meets(a) {
+			return false
+		}
+	}
+	return true
+}
+
+// meets reports whether a field may have a value of the choice and one that other asks for. In doubt it returns true.
+func (c *Choice) meets(other *Match) bool {
+	f := c.fieldOf()
+	if f == nil {
+		return true
+	}
+	theirs := other.choice(c.Clause, c.Tag, c.Field)
+	if theirs == nil {
+		ref := c.in(other)
+		if ref == nil || !f.looks(ref) {
+			return true
+		}
+		theirs = &Choice{Values: []Value{loadValue(ref)}}
+	}
+	x, sure := f.setOf(c, mostAlternatives)
+	y, too := f.setOf(theirs, mostAlternatives)
+	return !sure || !too || f.meetSets(x, y)
 }

@@ -68,6 +68,7 @@ func parse(words []word, end int) (Match, error) {
 		p.fail(0, "the match is empty: expected a protocol ("+oneOf(Clauses())+")", `write "any" to match every packet`)
 	}
 	p.match("", &m, false)
+	m = m.canonical()
 	p.check(&m)
 	if len(p.errs) > 0 {
 		slices.SortStableFunc(p.errs, func(a, b *ParseError) int { return a.Index - b.Index })
@@ -242,6 +243,10 @@ func (p *parser) field(open fields, f *field) {
 		p.fail(index, "given twice", "leave one out")
 	}
 	p.spots = append(p.spots, spot{open.path, f.name, p.at})
+	if p.isSet(f) {
+		p.set(open, f)
+		return
+	}
 
 	at := p.at
 	p.at++
@@ -249,7 +254,7 @@ func (p *parser) field(open fields, f *field) {
 	if err := f.parse(f.ref(open.match, open.tag), value); !errors.As(err, &bad) {
 		return
 	}
-	if bad.fix != "" {
+	if bad.fix != "" && !strings.HasPrefix(value, "{") {
 		suggestion = bad.fix
 	} else if suggestion == "" {
 		suggestion = p.foreignValue(f, value)

@@ -41,9 +41,9 @@ func (m Match) WithInner(inner Match) Match {
 	return m
 }
 
-// AdmitsEtherType reports whether Eth.Type allows this EtherType.
+// AdmitsEtherType reports whether Eth.Type, or a choice in its place, allows this EtherType.
 func (m *Match) AdmitsEtherType(typ uint16) bool {
-	return m.Eth == nil || typ&m.Eth.Type.Mask == m.Eth.Type.Value
+	return (m.Eth == nil || typ&m.Eth.Type.Mask == m.Eth.Type.Value) && m.choiceAdmits("eth", "type", uint32(typ))
 }
 
 // The protocols above IP, numbered alike for IPv4 and IPv6. For ICMP the protocol numbers differ.

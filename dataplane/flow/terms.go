@@ -19,6 +19,10 @@ func (m Match) Terms() []Match {
 					t := c.term(tag)
 					copyField(f.ref(&t, tag), ref)
 					terms = append(terms, t)
+				} else if choice := m.choice(c.name, tag, f.name); choice != nil {
+					t := c.term(tag)
+					t.Choices = []Choice{*choice}
+					terms = append(terms, t)
 				}
 			}
 		}
@@ -45,7 +49,7 @@ func (m Match) ValuesIn(packet Match) (values Match) {
 		for tag := range min(c.times(&m), c.times(&packet)) {
 			c.add(&values)
 			for j := range c.fields {
-				if f := &c.fields[j]; f.looks(f.ref(&m, tag)) {
+				if f := &c.fields[j]; f.looks(f.ref(&m, tag)) || m.choice(c.name, tag, f.name) != nil {
 					copyField(f.ref(&values, tag), f.ref(&packet, tag))
 				}
 			}

@@ -142,7 +142,7 @@ func TestParseMatchErrorsNameTheWordAndTheCure(t *testing.T) {
 		{"tcp 10.0.0.1", []string{`10.0.0.1@4|did you mean "ipv4 src 10.0.0.1" or "ipv4 dst 10.0.0.1"?`}},
 		{"ipv4 and tcp dport 80", []string{`and@5|leave it out`}},
 		{"ipv4 or tcp", []string{`or@5|write a flow for each`}},
-		{"not tcp", []string{`not@0|a match excludes nothing`}},
+		{"not tcp", []string{`not@0|a match excludes values of a field`}},
 		{"ip", []string{`ip@0|did you mean "ipv4"?`}},
 		{"ip6", []string{`ip6@0|did you mean "ipv6"?`}},
 		{"tcp port 80", []string{`port@4|did you mean "dport 80" or "sport 80", of tcp or udp?`}},
@@ -345,7 +345,7 @@ func FuzzParseMatch(f *testing.F) {
 		"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",
 		"vxlan vni 5 inner eth src 02:00:00:00:00:00/ff:00:00:00:00:00 icmp type 8", "gre key 7/0xff inner any",
 		"ipv6 src ::1/::ff label 0x1 nexthdr 0 tclass 1/1 hoplimit 3", "ipv4 frag any proto 47", "inner inner", "ipv4 src src",
-		"tcp dport != 80", "tcp dport { 80, 443 } udp", "udp sport 7-7", "ipv4 dscp ef arp op 1 tcp", "dport!=80 tcp dport>=65535 sport <0",
+		"tcp dport != 80", "tcp dport { 80, 443 } udp", "tcp flags {syn, syn|ack} dport 1-2,!={", "ipv4 src 10.0.0.5-10.0.0.9 ttl != 3-5", "vlan id {1,0/1,}", "udp sport 7-7", "ipv4 dscp ef arp op 1 tcp", "dport!=80 tcp dport>=65535 sport <0",
 	} {
 		f.Add(text)
 	}
@@ -371,7 +371,7 @@ func FuzzParseMatch(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is written %q: %v", text, canon, err)
 		}
-		if diff := cmp.Diff(m, again); diff != "" || again.String() != canon {
+		if diff := cmp.Diff(m, again); diff != "" || !m.Equal(again) || again.String() != canon {
 			t.Fatalf("%q is written %q, then %q\n%s", text, canon, again, diff)
 		}
 	})

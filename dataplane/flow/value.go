@@ -21,9 +21,9 @@ func (f *field) expects() string {
 	case *MAC:
 		return "a MAC address or address/mask (02:00:00:00:00:01)"
 	case *Addr4:
-		return "an IPv4 address, prefix or address/mask (192.0.2.0/24)"
+		return "an IPv4 address, prefix, first-last or address/mask (192.0.2.0/24)"
 	case *Addr6:
-		return "an IPv6 address, prefix or address/mask (2001:db8::/32)"
+		return "an IPv6 address, prefix, first-last or address/mask (2001:db8::/32)"
 	case *Port:
 		return "a port, first-last or value/mask (0 to 65535)"
 	case *Fragment:
@@ -31,7 +31,7 @@ func (f *field) expects() string {
 	case *Masked[TCPFlags]:
 		return "flags or flags/mask (syn/syn,ack), of " + oneOf(append([]string{wordNone}, flagWords[:]...))
 	}
-	return fmt.Sprintf("a number or value/mask (%d bits, 0 to %d)", f.bits, ones(f.bits))
+	return fmt.Sprintf("a number, first-last or value/mask (%d bits, 0 to %d)", f.bits, ones(f.bits))
 }
 
 // full has every clause, so that field.ref can tell the type of any field.

@@ -15,6 +15,7 @@ func matches(m *flow.Match, h *headers) bool {
 		matchESP(m, h) &&
 		matchVXLAN(m, h) &&
 		matchGRE(m, h) &&
+		matchChoices(m, h) &&
 		(!m.Incomplete || h.incomplete())
 }
 

@@ -39,7 +39,12 @@ type shape struct{ a, b uint64 }
 func drawShape(rng *rand.Rand) shape {
 	for {
 		s := shape{rng.Uint64(), rng.Uint64()}
-		if masks, err := s.drawn(rng).Expand(); err == nil && len(masks) <= 24 {
+		m := s.drawn(rng)
+		most := 24
+		if hasSets(&m) {
+			most = 64 // an address that is excluded takes a mask for each of its bits
+		}
+		if masks, err := m.Expand(); err == nil && len(masks) <= most {
 			return s
 		}
 	}
@@ -49,7 +54,7 @@ func drawShape(rng *rand.Rand) shape {
 func (s shape) instance(rng *rand.Rand) flow.Match {
 	for {
 		if m := s.drawn(rng); m.Validate() == nil {
-			return m
+			return canonical(m)
 		}
 	}
 }
@@ -74,6 +79,7 @@ func (d drawer) match(outer bool) (m flow.Match) {
 	m.Untagged = len(m.VLAN) == 0 && often(d.masks, 8)
 	if often(d.masks, 12) {
 		m.MPLS = d.mpls()
+		d.choices(&m)
 		return m
 	}
 	switch d.masks.IntN(8) {
@@ -83,6 +89,7 @@ func (d drawer) match(outer bool) (m flow.Match) {
 		m.IPv6 = d.ipv6()
 	}
 	d.upper(&m, outer)
+	d.choices(&m)
 	return m
 }
 

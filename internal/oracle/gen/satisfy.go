@@ -8,6 +8,7 @@ import (
 
 // satisfy changes the packet so that m matches it. Fields without a part in m stay as drawn.
 func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
+	m = pick(rng, m)
 	if m.Eth != nil {
 		mixBytes(p.src[:], m.Eth.Src.Addr[:], m.Eth.Src.Mask[:])
 		mixBytes(p.dst[:], m.Eth.Dst.Addr[:], m.Eth.Dst.Mask[:])

@@ -1,0 +1,319 @@
+package flow
+
+import (
+	"cmp"
+	"slices"
+)
+
+// span is a range of numbers, both ends inclusive.
+type span struct{ first, last Number }
+
+func bySpan(a, b span) int { return cmp.Or(a.first.Compare(b.first), b.last.Compare(a.last)) }
+
+// span returns the range that v matches. ok is false if v has a mask with a bit below a free one, which matches no range.
+func (f *field) span(v Value) (s span, ok bool) {
+	if !v.Last.isZero() {
+		return span{v.Value, v.Last}, true
+	}
+	free := whole(f.bits).andNot(v.Mask)
+	if !f.hasRanges() || !free.and(free.next()).isZero() {
+		return span{}, false
+	}
+	return span{v.Value, v.Value.or(free)}, true
+}
+
+// canonicalValues returns values in ascending order, without those that others contain, and with overlapping ranges joined.
+// Other values stay as they are written: 1000-1007 does not become a mask.
+func (f *field) canonicalValues(values []Value) []Value {
+	type written struct {
+		span
+		Value
+	}
+	var spans []written
+	var masks []Value
+	for _, v := range values {
+		v = f.shortest(v)
+		if s, ok := f.span(v); ok {
+			spans = append(spans, written{s, v})
+		} else {
+			masks = append(masks, v)
+		}
+	}
+
+	slices.SortStableFunc(spans, func(a, b written) int { return cmp.Or(bySpan(a.span, b.span), a.Last.Compare(b.Last)) })
+	joined := spans[:0]
+	for _, s := range spans {
+		if n := len(joined); n > 0 && s.first.Compare(joined[n-1].last) <= 0 {
+			if before := &joined[n-1]; s.last.Compare(before.last) > 0 {
+				before.last = s.last
+				before.Value = f.shortest(Value{Value: before.first, Last: s.last})
+			}
+			continue
+		}
+		joined = append(joined, s)
+	}
+
+	out := make([]Value, 0, len(joined)+len(masks))
+	for _, s := range joined {
+		if !slices.ContainsFunc(masks, func(m Value) bool { return s.Last.isZero() && m.covers(s.Value) }) {
+			out = append(out, s.Value)
+		}
+	}
+	for i, v := range masks {
+		contained := slices.ContainsFunc(joined, func(s written) bool {
+			greatest := v.Value.or(whole(f.bits).andNot(v.Mask))
+			return s.first.Compare(v.Value) <= 0 && greatest.Compare(s.last) <= 0
+		})
+		for j, other := range masks {
+			contained = contained || other.covers(v) && (other != v || j < i)
+		}
+		if !contained {
+			out = append(out, v)
+		}
+	}
+	slices.SortFunc(out, func(a, b Value) int {
+		return cmp.Or(a.Value.Compare(b.Value), a.Mask.Compare(b.Mask), a.Last.Compare(b.Last))
+	})
+	return out
+}
+
+// shortest returns a range of one value as that value, and an aligned range of addresses as the prefix.
+func (f *field) shortest(v Value) Value {
+	if v.Last.isZero() {
+		return v
+	}
+	free := v.Value.xor(v.Last)
+	aligned := free.and(free.next()).isZero() && v.Value.and(free).isZero()
+	if v.Value == v.Last || f.isAddress() && aligned && free != whole(f.bits) {
+		return Value{Value: v.Value, Mask: whole(f.bits).andNot(free)}
+	}
+	return v
+}
+
+// covers reports whether v has every number that other has. Both have masks.
+func (v Value) covers(other Value) bool {
+	return v.Mask.andNot(other.Mask).isZero() && v.Value.xor(other.Value).and(v.Mask).isZero()
+}
+
+// valueSet is the numbers that a field may have: those of any span or mask.
+type valueSet struct {
+	spans []span // ascending, neither overlapping nor adjacent
+	masks []Value
+}
+
+// setOf returns the numbers of a choice. ok is false if they take more than most masks, as only masks that leave bits in
+// between free can.
+func (f *field) setOf(c *Choice, most int) (s valueSet, ok bool) {
+	for _, v := range c.Values {
+		if r, is := f.span(v); is {
+			s.spans = append(s.spans, r)
+		} else {
+			s.masks = append(s.masks, v)
+		}
+	}
+	s.spans = joinSpans(s.spans)
+	switch {
+	case len(s.masks) > 0:
+		s.masks, ok = f.disjoint(s, c.Not, most)
+		return valueSet{masks: s.masks}, ok
+	case c.Not:
+		s.spans = f.complement(s.spans)
+	}
+	return s, true
+}
+
+// joinSpans sorts spans and joins those that overlap or touch.
+func joinSpans(spans []span) []span {
+	if !slices.IsSortedFunc(spans, bySpan) {
+		slices.SortFunc(spans, bySpan)
+	}
+	joined := spans[:0]
+	for _, s := range spans {
+		n := len(joined)
+		if n > 0 && (s.first.Compare(joined[n-1].last) <= 0 || s.first == joined[n-1].last.next()) {
+			if s.last.Compare(joined[n-1].last) > 0 {
+				joined[n-1].last = s.last
+			}
+			continue
+		}
+		joined = append(joined, s)
+	}
+	return joined
+}
+
+// complement returns the numbers of the field that are in no span. The spans are those of joinSpans.
+func (f *field) complement(spans []span) []span {
+	out := make([]span, 0, len(spans)+1)
+	from := Number{}
+	for _, s := range spans {
+		if from.Compare(s.first) < 0 {
+			out = append(out, span{from, s.first.previous()})
+		}
+		if s.last == whole(f.bits) {
+			return out
+		}
+		from = s.last.next()
+	}
+	return append(out, span{from, whole(f.bits)})
+}
+
+// prefixes yields the fewest masked values that cover a span. Each is an aligned power of two. The span of all numbers
+// becomes its two halves: one mask of 0 would also match packets without the field.
+func (f *field) prefixes(s span) func(yield func(Value) bool) {
+	return func(yield func(Value) bool) {
+		for at := s.first; ; {
+			size := min(at.trailingZeros(), f.bits-1)
+			for size > 0 && at.or(whole(size)).Compare(s.last) > 0 {
+				size--
+			}
+			if !yield(Value{Value: at, Mask: whole(f.bits).andNot(whole(size))}) {
+				return
+			}
+			end := at.or(whole(size))
+			if end.Compare(s.last) >= 0 {
+				return
+			}
+			at = end.next()
+		}
+	}
+}
+
+// pieces returns values that the field itself can hold, of which no two have a number in common, and which together are the
+// numbers of the choice. ok is false if there are more than most.
+func (f *field) pieces(c *Choice, most int) (out []Value, ok bool) {
+	set, ok := f.setOf(c, most)
+	if !ok {
+		return nil, false
+	}
+	if set.masks != nil {
+		return set.masks, true
+	}
+	if f.isPort() {
+		for _, s := range set.spans {
+			v := Value{Value: s.first, Last: s.last}
+			if s.first == s.last { // also port 0, which is no range
+				v = Value{Value: s.first, Mask: whole(f.bits)}
+			}
+			out = append(out, v)
+		}
+		return out, len(out) <= most
+	}
+	for _, s := range set.spans {
+		for v := range f.prefixes(s) {
+			if out = append(out, v); len(out) > most {
+				return nil, false
+			}
+		}
+	}
+	return out, true
+}
+
+// disjoint returns the numbers of s, or with not all others, as masks of which no two have a number in common. ok is false if
+// there are more than most.
+func (f *field) disjoint(s valueSet, not bool, most int) (out []Value, ok bool) {
+	masks := s.masks
+	for _, r := range s.spans {
+		for v := range f.prefixes(r) {
+			masks = append(masks, v)
+		}
+	}
+	if not {
+		for v := range f.prefixes(span{last: whole(f.bits)}) {
+			out = append(out, v)
+		}
+		for _, m := range masks {
+			var rest []Value
+			for _, v := range out {
+				if rest = append(rest, f.without(v, m)...); len(rest) > most {
+					return nil, false
+				}
+			}
+			out = rest
+		}
+		return out, true
+	}
+	for _, m := range masks {
+		fresh := []Value{m}
+		for _, v := range out {
+			var rest []Value
+			for _, part := range fresh {
+				rest = append(rest, f.without(part, v)...)
+			}
+			if fresh = rest; len(fresh)+len(out) > most {
+				return nil, false
+			}
+		}
+		out = append(out, fresh...)
+	}
+	return out, len(out) <= most
+}
+
+// without returns the numbers that v has and other has not, as masks that have no number in common.
+func (f *field) without(v, other Value) (out []Value) {
+	if !v.Value.xor(other.Value).and(v.Mask).and(other.Mask).isZero() {
+		return []Value{v}
+	}
+	for bit := f.bits - 1; bit >= 0; bit-- {
+		one := power(bit)
+		if other.Mask.and(one).isZero() || !v.Mask.and(one).isZero() {
+			continue
+		}
+		v.Mask = v.Mask.or(one)
+		differs := v
+		differs.Value = v.Value.or(one.andNot(other.Value))
+		out = append(out, differs)
+		v.Value = v.Value.or(one.and(other.Value))
+	}
+	return out
+}
+
+// meetSets reports whether some number is in both sets.
+func (f *field) meetSets(a, b valueSet) bool {
+	for i, j := 0, 0; i < len(a.spans) && j < len(b.spans); {
+		switch x, y := a.spans[i], b.spans[j]; {
+		case x.last.Compare(y.first) < 0:
+			i++
+		case y.last.Compare(x.first) < 0:
+			j++
+		default:
+			return true
+		}
+	}
+	return f.meetMasks(a.masks, b) || f.meetMasks(b.masks, valueSet{spans: a.spans})
+}
+
+func (f *field) meetMasks(masks []Value, other valueSet) bool {
+	for _, m := range masks {
+		for _, v := range other.masks {
+			if m.Value.xor(v.Value).and(m.Mask).and(v.Mask).isZero() {
+				return true
+			}
+		}
+		for _, s := range other.spans {
+			if first, ok := f.firstFrom(s.first, m); ok && first.Compare(s.last) <= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// firstFrom returns the smallest number n >= from with n&mask == value, if there is one.
+func (f *field) firstFrom(from Number, m Value) (Number, bool) {
+	if from.and(m.Mask) == m.Value {
+		return from, true
+	}
+	// A number above from agrees with it down to some bit, where it has 1 and from has 0. The lower that bit, the smaller the
+	// number. The bits below are as small as the mask allows.
+	for bit := range f.bits {
+		one := power(bit)
+		below := whole(bit)
+		above := whole(f.bits).andNot(below.or(one))
+		if !from.and(one).isZero() || !m.Mask.and(one).isZero() && m.Value.and(one).isZero() ||
+			!from.xor(m.Value).and(m.Mask).and(above).isZero() {
+			continue
+		}
+		return from.and(above).or(one).or(m.Value.and(below)), true
+	}
+	return Number{}, false
+}

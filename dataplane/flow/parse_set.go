@@ -1,0 +1,270 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// notEqual excludes the values behind it.
+const notEqual = "!="
+
+// isSet reports whether the next word begins a set, a range that the field itself cannot hold, or either of them behind "!=".
+func (p *parser) isSet(f *field) bool {
+	text := p.words[p.at].text
+	switch {
+	case !f.hasChoices():
+		return false
+	case strings.HasPrefix(text, notEqual) || strings.HasPrefix(text, "{"):
+		return true
+	case f.hasLists() && (strings.Contains(text, ",") || p.at+1 < len(p.words) && strings.HasPrefix(p.words[p.at+1].text, ",")):
+		return true
+	}
+	return !f.isPort() && f.isRange(text)
+}
+
+// hasLists reports whether a comma separates values of the field also without braces. In TCP flags it joins flags.
+func (f *field) hasLists() bool {
+	_, flags := f.ref(full, 0).(*Masked[TCPFlags])
+	return f.hasChoices() && !flags
+}
+
+// isRange reports whether the text is first-last, both of which are values of the field.
+func (f *field) isRange(text string) bool {
+	first, last, ok := strings.Cut(text, "-")
+	return ok && f.hasRanges() && f.accepts(first) && f.accepts(last)
+}
+
+// element is the text of one value of a set, with its place.
+type element struct {
+	text   string
+	offset int // in bytes
+	index  int // of the word that it begins in
+}
+
+// set parses a set of values, or a single value behind "!=".
+func (p *parser) set(open fields, f *field) {
+	c := Choice{Clause: open.clause.name, Tag: open.tag, Field: f.name}
+	s := &setReader{p: p, f: f, word: p.at}
+	before := len(p.errs)
+	elements := s.read(&c.Not)
+	p.at = s.word
+
+	scratch := newFull()
+	ref := f.ref(scratch, 0)
+	for i, e := range elements {
+		v, bad := f.parseValue(ref, e.text)
+		if bad == nil {
+			c.Values = append(c.Values, v)
+			continue
+		}
+		suggestion := bad.fix
+		if suggestion == "" {
+			suggestion, _ = f.foreignValue(e.text, "")
+		}
+		why := strings.TrimPrefix(bad.why, quoted(e.text)+" ") // the error names the value itself
+		if len(elements) > 1 {
+			why = fmt.Sprintf("value %d of the set: %s", i+1, why)
+		}
+		p.failAt(e, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
+		if len(p.errs) >= mostErrors {
+			return
+		}
+	}
+	if len(p.errs) == before {
+		open.match.Choices = append(open.match.Choices, c)
+	}
+}
+
+// failAt reports a mistake at a part of a word.
+func (p *parser) failAt(e element, message, suggestion string) {
+	p.errs = append(p.errs, &ParseError{Word: e.text, Offset: e.offset, Index: e.index, Message: message, Suggestion: suggestion})
+}
+
+// parseValue parses one value of a set. ref is a field of this kind, which parseValue overwrites.
+func (f *field) parseValue(ref any, text string) (Value, *valueError) {
+	if first, last, _ := strings.Cut(text, "-"); !f.isPort() && f.isRange(text) {
+		v := Value{Value: f.number(ref, first), Last: f.number(ref, last)}
+		switch {
+		case strings.Contains(text, "/"):
+			return Value{}, &valueError{"a range has no mask", "write first-last, or value/mask"}
+		case v.Value.Compare(v.Last) > 0:
+			return Value{}, &valueError{"the range runs backwards", fmt.Sprintf("did you mean %s-%s?", last, first)}
+		case v.Last.isZero(): // 0-0
+			v.Mask = whole(f.bits)
+		}
+		return f.shortest(v), nil
+	}
+
+	var bad *valueError
+	if err := f.parse(ref, text); errors.As(err, &bad) {
+		return Value{}, bad
+	}
+	if cause, fix := f.check(ref); cause != "" {
+		return Value{}, &valueError{cause, fix}
+	}
+	v := loadValue(ref)
+	if cause, fix := f.checkValue(v); cause != "" {
+		return Value{}, &valueError{cause, fix}
+	}
+	return v, nil
+}
+
+// number returns the number of a text that the field accepts.
+func (f *field) number(ref any, text string) Number {
+	_ = f.parse(ref, text)
+	return loadValue(ref).Value
+}
+
+// setReader splits the words of a set into its elements.
+type setReader struct {
+	p    *parser
+	f    *field
+	word int // the next word
+	at   int // the next byte of it
+
+	elements []element
+	open     *element // the element being read
+	comma    bool     // the last thing was a comma
+}
+
+// read returns the elements, and leaves word behind the set. It reports mistakes of the set itself.
+func (s *setReader) read(not *bool) []element {
+	words := s.p.words
+	if strings.HasPrefix(words[s.word].text, notEqual) {
+		*not = true
+		if s.at = len(notEqual); s.at == len(words[s.word].text) {
+			s.word, s.at = s.word+1, 0
+		}
+		if s.word == len(words) || keyword(words[s.word].text) && !words[s.word].value {
+			s.p.fail(s.word, fmt.Sprintf("expected %s after %q", s.f.expects(), notEqual), "")
+			return nil
+		}
+	}
+	if strings.HasPrefix(words[s.word].text[s.at:], "{") {
+		return s.braces()
+	}
+	return s.list()
+}
+
+// braces reads a set in braces.
+func (s *setReader) braces() []element {
+	words := s.p.words
+	begin := element{"{", words[s.word].offset + s.at, s.word}
+	if !s.closes() {
+		s.p.failAt(begin, "the set has no end", "close it with }")
+		s.word++
+		s.skip()
+		return nil
+	}
+	s.at++
+	for ; s.word < len(words); s.word, s.at = s.word+1, 0 {
+		text := words[s.word].text
+		for ; s.at < len(text); s.at++ {
+			switch c := text[s.at]; c {
+			case '}':
+				s.end()
+				s.close(begin)
+				return s.elements
+			case ',':
+				if s.open == nil && (len(s.elements) == 0 || s.comma) {
+					s.p.failAt(element{",", words[s.word].offset + s.at, s.word}, "a value is missing before the comma", "leave the comma out")
+				}
+				s.end()
+				s.comma = true
+			case '{':
+				s.p.failAt(begin, "the set has no end: another begins before it", "close it with }")
+				s.skip()
+				return nil
+			default:
+				if isSpace(c) {
+					s.end()
+				} else {
+					s.add()
+				}
+			}
+		}
+		s.end()
+	}
+	return nil // not reached: the set closes
+}
+
+// closes reports whether a "}" follows.
+func (s *setReader) closes() bool {
+	return slices.ContainsFunc(s.p.words[s.word:], func(w word) bool { return strings.Contains(w.text, "}") })
+}
+
+// close ends a set in braces at its "}".
+func (s *setReader) close(begin element) {
+	words := s.p.words
+	rest := element{words[s.word].text[s.at+1:], words[s.word].offset + s.at + 1, s.word}
+	if len(s.elements) == 0 {
+		s.p.failAt(begin, "the set is empty", "put a value into it, or leave the field out")
+	}
+	if rest.text != "" {
+		s.p.failAt(rest, "expected a blank behind the set", "")
+	}
+	s.word++
+}
+
+// skip moves to the next clause or field, where parsing can go on.
+func (s *setReader) skip() {
+	for s.word < len(s.p.words) && !keyword(s.p.words[s.word].text) {
+		s.word++
+	}
+}
+
+// list reads a value, or values with commas between them.
+func (s *setReader) list() []element {
+	words := s.p.words
+	for {
+		text := words[s.word].text
+		for ; s.at < len(text); s.at++ {
+			if text[s.at] != ',' || !s.f.hasLists() {
+				s.add()
+				continue
+			}
+			if s.open == nil && (len(s.elements) == 0 || s.comma) {
+				s.p.failAt(element{",", words[s.word].offset + s.at, s.word}, "a value is missing before the comma", "leave the comma out")
+			}
+			s.end()
+			s.comma = true
+		}
+		s.end()
+		s.word, s.at = s.word+1, 0
+		more := s.word < len(words) && (s.comma || s.f.hasLists() && strings.HasPrefix(words[s.word].text, ","))
+		if more && s.comma && keyword(words[s.word].text) && !words[s.word].value {
+			more = false
+		}
+		if more {
+			continue
+		}
+		if s.comma {
+			s.p.fail(s.word, "a value is missing behind the comma", "leave the comma out")
+		}
+		return s.elements
+	}
+}
+
+// add adds the next byte to the element being read.
+func (s *setReader) add() {
+	w := s.p.words[s.word]
+	if s.open == nil {
+		if len(s.elements) > 0 && !s.comma {
+			s.p.failAt(element{w.text[s.at : s.at+1], w.offset + s.at, s.word}, "a comma separates the values of a set", "write it as {22, 80}")
+		}
+		s.open = &element{offset: w.offset + s.at, index: s.word}
+		s.comma = false
+	}
+	from := s.open.offset - w.offset
+	s.open.text = w.text[from : s.at+1]
+}
+
+// end ends the element being read.
+func (s *setReader) end() {
+	if s.open != nil {
+		s.elements = append(s.elements, *s.open)
+		s.open = nil
+	}
+}
