@@ -145,7 +145,7 @@ func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 	}
 
 	// mlx5 puts a rule that keeps the packets of a multicast address behind all other rules.
-	multicast := f.Match.Eth != nil && f.Match.Eth.Dst.Addr[0]&1 != 0
+	multicast := slices.ContainsFunc(matches, func(m ruleMatch) bool { return m.Eth != nil && m.Eth.Dst.Addr[0]&1 != 0 })
 	if multicast && mode != dataplane.ModeDontTrap && mode != dataplane.ModeDevX {
 		return "", nil, refusal("a multicast address", "in mode "+string(mode)+" NICs put the rule behind all others, whatever its priority", useXDP)
 	}

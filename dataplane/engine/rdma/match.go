@@ -72,6 +72,8 @@ import (
 //	gre inner                 inner headers, if a field of one   the same
 //	                          is asked for
 //	inner headers             as the outer ones                  as the outer ones
+//	a set, a range of a       one rule for each alternative; if  the same
+//	  field, !=               one is refused, so is the set
 //
 // A packet to the port of VXLAN is VXLAN, whatever its flags: mlx5 is told which UDP ports are VXLAN
 // (ADD_VXLAN_UDP_DPORT in the kernel's lib/vxlan.c; 4789 is from the start). The kernel's
@@ -104,7 +106,7 @@ const (
 	typeTEB            = 0x6558
 )
 
-// ruleMatch is the match of one rule. It has no ranges of ports, and names one IP family if a layer above needs IP.
+// ruleMatch is the match of one rule. It has neither sets nor ranges of ports, and names one IP family if a layer above needs IP.
 type ruleMatch struct {
 	flow.Match
 	tags  []uint16   // the EtherType of each tag in VLAN
@@ -114,8 +116,14 @@ type ruleMatch struct {
 // ruleMatches returns the rules that express a match together, or why hardware cannot express it. No packet matches two of them:
 // it would count twice in mode dont-trap.
 func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
-	if err := limits(m, by); err != nil {
+	alternatives, err := m.Alternatives()
+	if err != nil {
 		return nil, err
+	}
+	for _, a := range alternatives {
+		if err := limits(a, by); err != nil {
+			return nil, err
+		}
 	}
 	expanded, err := m.Expand()
 	if err != nil {

@@ -108,6 +108,19 @@ func TestHardwareTakesExactlyTheMatchesOfTheTable(t *testing.T) {
 		{"ipv4 gre inner eth", "whole Ethernet header", "whole Ethernet header"},
 		{"ipv4 gre inner eth type 0x0806", 1, 1},
 		{"ipv4 gre inner ipv4 tcp dport 0", "later fragment", "later fragment"},
+		{"ipv4 tcp dport {22, 80, 443}", 3, 3},
+		{"tcp sport {1, 3} dport {22, 80}", 8, 8},
+		{"tcp dport {22, 8000-8080}", 8, 8},
+		{"tcp dport != 80", "later fragment", "later fragment"},
+		{"tcp sport 9 dport != 80", 32, 32},
+		{"ipv4 src 10.0.0.5-10.0.0.9", 3, 3},
+		{"ipv4 src != 10.0.0.0/8", 8, 8},
+		{"ipv4 tcp flags {syn, syn|ack}", "TCP spec has no flags", 2},
+		{"ipv4 tcp flags {syn, none}", "TCP spec has no flags", "without any"},
+		{"vlan id {5, 6} ipv4", "C-tag", 4},
+		{"ipv4 proto {6, 17} tcp", 1, 1},
+		{"ipv4 src {10.0.0.1, 10.0.0.3} vxlan vni {5, 7} inner ipv4 tcp dport {80, 443}", 8, 8},
+		{"ipv4 src != 10.0.0.1 dst != 10.0.0.2", "more than", "more than"},
 	} {
 		m := flow.MustParse("m", c.match).Match
 		for by, want := range map[steeringAPI]any{withVerbs: c.verbs, withDevX: c.devx} {

@@ -31,6 +31,8 @@ var words = []string{
 	"incomplete",
 	"vxlan", "vxlan vni 5", "vxlan inner any", "vxlan vni 5 inner tcp dport 80", "vxlan inner untagged",
 	"gre", "gre key 7", "gre inner any", "gre inner ipv4", "gre key 7 inner mpls label 16",
+	"ipv4 src 10.0.0.5-10.0.0.9", "ipv6 src {2001:db8::1, 2001:db8:1::/48}", "ipv4 dst != 10.0.0.0/8", "ipv4 tos 0x10-0x1f",
+	"tcp dport {22, 80, 8000-8080}", "tcp dport != 80", "tcp flags {syn, rst}", "vlan id != 100", "vxlan vni {8, 10}",
 }
 
 // The table in docs/flows.md must say what limits says. Package xdp tests the columns of XDP and TCX.

@@ -48,10 +48,15 @@ func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp
 	return rules, nil
 }
 
-// compile turns a flow into rules of package xdp, one for each of its families. port returns the number by which the
+// compile turns a flow into rules of package xdp: one for each alternative of its sets, and for each of its families. All of
+// them count in one counter, at one place in the order. port returns the number by which the
 // programs know an interface.
 func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
 	if err := f.Match.Validate(); err != nil {
+		return nil, fmt.Errorf("compiling match: %w", err)
+	}
+	alternatives, err := f.Match.Alternatives()
+	if err != nil {
 		return nil, fmt.Errorf("compiling match: %w", err)
 	}
 	var common rule
@@ -64,14 +69,25 @@ func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16,
 		common.Key.Out.Port, common.Mask.Out.Port = n, 0xffff
 	}
 	var out []xdp.Rule
-	for _, m := range families(f.Match) {
-		r := common
-		r.outer(m)
-		out = append(out, xdp.Rule{
-			Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
-		})
+	for _, alternative := range alternatives {
+		for _, m := range families(alternative) {
+			r := common
+			r.outer(m)
+			out = append(out, xdp.Rule{
+				Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
+			})
+		}
 	}
 	return out, nil
+}
+
+// countRules returns how many rules compile makes of a match. A match that compile refuses counts as one.
+func countRules(m flow.Match) int {
+	alternatives, err := m.Alternatives()
+	if err != nil {
+		return 1
+	}
+	return len(alternatives) * len(families(alternatives[0]))
 }
 
 // families splits a match of ICMP without a family into one of IPv4 and one of IPv6, because the protocol numbers differ.

@@ -53,7 +53,7 @@ func (b *Backend) room() *room {
 
 // need returns how many counters and rules a flow needs beside those that it takes over, and the cookie of its pinned counter.
 func (r *room) need(f backend.Placed) (counters, rules int, cookie uint64) {
-	rules = len(families(f.Match))
+	rules = countRules(f.Match)
 	if len(r.pinned) == 0 {
 		return 1, rules, 0
 	}

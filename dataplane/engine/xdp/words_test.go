@@ -20,7 +20,7 @@ func TestEachMatchOfTheDocumentHasRulesOfItsOwn(t *testing.T) {
 	if len(rows) < 50 {
 		t.Fatalf("the table has %d rows", len(rows))
 	}
-	type masked struct{ key, mask any }
+	type masked struct{ key, mask, ports any }
 	had := map[masked]string{}
 	for _, row := range rows {
 		text := string(row[1])
@@ -29,7 +29,7 @@ func TestEachMatchOfTheDocumentHasRulesOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %d rules, %v", text, len(rules), err)
 			continue
 		}
-		at := masked{rules[0].Key, rules[0].Mask}
+		at := masked{rules[0].Key, rules[0].Mask, rules[0].Ports}
 		if same, ok := had[at]; ok {
 			t.Errorf("%s and %s are one rule", text, same)
 		}
