@@ -179,3 +179,32 @@ func TestParseHexTakesDumpsAndRefusesWords(t *testing.T) {
 		}
 	}
 }
+
+// The reason for a set names the packet's value and the set.
+func TestReasonsNameTheSetThatTheValueIsNotIn(t *testing.T) {
+	for _, c := range []struct{ packet, flow, want string }{
+		{"tcp dport 25", "tcp dport {22, 80}", "tcp dport is 25, which is not in {22, 80}"},
+		{"tcp dport 80", "tcp dport != {22, 80}", "tcp dport is 80, which != {22, 80} excludes"},
+		{"tcp dport 80", "tcp dport != 80", "tcp dport is 80, which != 80 excludes"},
+		{"ipv4 src 10.0.0.4", "ipv4 src 10.0.0.5-10.0.0.9", "ipv4 src is 10.0.0.4, which is not in 10.0.0.5-10.0.0.9"},
+		{"vlan id 1 vlan id 3", "vlan id {1, 2} vlan id {1, 2}", "vlan vlan id is 3, which is not in {1, 2}"},
+		{"vxlan vni 1 inner tcp dport 25", "vxlan inner tcp dport {22, 80}", "vxlan inner tcp dport is 25, which is not in {22, 80}"},
+		{"udp dport 25", "tcp dport {22, 80}", "tcp, which the packet does not have"},
+		{"ipv4 frag later tcp", "tcp dport != 80", "tcp dport != 80, which the packet does not have"},
+		{"tcp dport 25", "tcp dport {1001, 1003, 1005, 1007, 1009, 1011, 1013, 1015, 1017, 1019, 1021}", "tcp dport is 25, which is not in {1001, 1003, 1005, 1007, 1009, 1011, 1013, 1015, 1017, 1019, …}"},
+	} {
+		packet, err := flow.ParseMatch(c.packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame, err := Build(packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := replay.Packet{Frame: frame}
+		x := &Explanation{Packet: p, Headers: oracle.Describe(p)}
+		if got := x.why(x.whyNot(flow.MustParse("f", c.flow))); got != c.want {
+			t.Errorf("%s of %s: %q, want %q", c.flow, c.packet, got, c.want)
+		}
+	}
+}

@@ -103,6 +103,30 @@ func (r Reason) has() (string, bool) {
 	return r.Has.String(), len(r.Has.Terms()) == len(r.Term.Terms())
 }
 
+// set returns the field that the term is about and its set of values as text, or nothing if it asks for a single value.
+func (r Reason) set() (field, set string, excludes bool) {
+	term := r.Term
+	if in := term.Inner(); in != nil {
+		term = *in
+	}
+	if len(term.Choices) == 0 {
+		return "", "", false
+	}
+	text := r.Term.String()
+	name := " " + term.Choices[0].Field + " "
+	at := strings.LastIndex(text, name) + len(name)
+	set = text[at:]
+	if len(set) > mostOfSet {
+		if end := strings.LastIndex(set[:mostOfSet], ","); end > 0 {
+			set = set[:end] + ", …}"
+		}
+	}
+	return text[:at-1], set, term.Choices[0].Not
+}
+
+// mostOfSet is how many bytes of a set a reason shows. The match has all of it.
+const mostOfSet = 60
+
 // tie reports whether another matching flow has the winner's priority, so that only the order decided.
 func (x *Explanation) tie() bool {
 	return slices.ContainsFunc(x.Reasons, func(r Reason) bool {
@@ -151,7 +175,17 @@ func (x *Explanation) why(r Reason) string {
 		}
 		return "the packet is on " + x.Packet.Interface
 	}
-	if has, ok := r.has(); ok {
+	has, ok := r.has()
+	field, set, excludes := r.set()
+	value := strings.TrimPrefix(has, field+" ")
+	switch {
+	case set != "" && !ok:
+		return fmt.Sprintf("%s %s, which the packet does not have", field, set)
+	case excludes:
+		return fmt.Sprintf("%s is %s, which %s excludes", field, value, set)
+	case set != "":
+		return fmt.Sprintf("%s is %s, which is not in %s", field, value, set)
+	case ok:
 		return fmt.Sprintf("%s, the packet has %s", r.Term, has)
 	}
 	return fmt.Sprintf("%s, which the packet does not have", r.Term)
