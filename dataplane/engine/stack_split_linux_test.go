@@ -73,6 +73,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 	for i := range flows {
 		if m := &flows[i].Match; rng.IntN(2) == 0 {
 			m.VLAN = nil
+			m.Choices = slices.DeleteFunc(m.Choices, func(c flow.Choice) bool { return c.Clause == "vlan" })
 			if m.IPv4 != nil {
 				m.IPv4.TTL, m.IPv4.Fragment = flow.Masked[uint8]{}, flow.FragmentAny
 			}

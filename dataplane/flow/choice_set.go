@@ -12,11 +12,16 @@ func bySpan(a, b span) int { return cmp.Or(a.first.Compare(b.first), b.last.Comp
 
 // span returns the range that v matches. ok is false if v has a mask with a bit below a free one, which matches no range.
 func (f *field) span(v Value) (s span, ok bool) {
+	return v.span(whole(f.bits), f.hasRanges())
+}
+
+// span is field.span for a field with this mask.
+func (v Value) span(all Number, hasRanges bool) (s span, ok bool) {
 	if !v.Last.isZero() {
 		return span{v.Value, v.Last}, true
 	}
-	free := whole(f.bits).andNot(v.Mask)
-	if !f.hasRanges() || !free.and(free.next()).isZero() {
+	free := all.andNot(v.Mask)
+	if !hasRanges || !free.and(free.next()).isZero() {
 		return span{}, false
 	}
 	return span{v.Value, v.Value.or(free)}, true
@@ -104,11 +109,14 @@ type valueSet struct {
 // setOf returns the numbers of a choice. ok is false if they take more than most masks, as only masks that leave bits in
 // between free can.
 func (f *field) setOf(c *Choice, most int) (s valueSet, ok bool) {
-	for _, v := range c.Values {
-		if r, is := f.span(v); is {
+	// Overlap comes here for each pair of flows, with sets of any size.
+	all, hasRanges := whole(f.bits), f.hasRanges()
+	s.spans = make([]span, 0, len(c.Values))
+	for i := range c.Values {
+		if r, is := c.Values[i].span(all, hasRanges); is {
 			s.spans = append(s.spans, r)
 		} else {
-			s.masks = append(s.masks, v)
+			s.masks = append(s.masks, c.Values[i])
 		}
 	}
 	s.spans = joinSpans(s.spans)
@@ -124,8 +132,9 @@ func (f *field) setOf(c *Choice, most int) (s valueSet, ok bool) {
 
 // joinSpans sorts spans and joins those that overlap or touch.
 func joinSpans(spans []span) []span {
-	if !slices.IsSortedFunc(spans, bySpan) {
-		slices.SortFunc(spans, bySpan)
+	byFirst := func(a, b span) int { return a.first.Compare(b.first) }
+	if !slices.IsSortedFunc(spans, byFirst) {
+		slices.SortFunc(spans, byFirst)
 	}
 	joined := spans[:0]
 	for _, s := range spans {
