@@ -90,7 +90,7 @@ func TestMistakesInSetsNameTheValueAndItsPlace(t *testing.T) {
 		text string
 		want []string // as in TestParseMatchErrorsNameTheWordAndTheCure
 	}{
-		{"tcp dport {22, 8x0, 443}", []string{"8x0@15|value 2 of the set: is no number|a port, first-last or value/mask"}},
+		{"tcp dport {22, 8x0, 443}", []string{"8x0@15|value 2 of the set is no number|a port, first-last or value/mask"}},
 		{"tcp dport {22,70000,x}", []string{"70000@14|value 2 of the set|the most is 65535", "x@20|value 3 of the set"}},
 		{"tcp dport {22, https}", []string{`https@15|did you mean "443"?`}},
 		{"tcp dport 22,https", []string{`https@13|did you mean "443"?`}},

@@ -63,8 +63,12 @@ func (p *parser) set(open fields, f *field) {
 		if suggestion == "" {
 			suggestion, _ = f.foreignValue(e.text, "")
 		}
-		why := strings.TrimPrefix(bad.why, quoted(e.text)+" ") // the error names the value itself
-		if len(elements) > 1 {
+		why, isVerb := strings.CutPrefix(bad.why, quoted(e.text)+" ") // the error names the value itself
+		switch {
+		case len(elements) == 1:
+		case isVerb:
+			why = fmt.Sprintf("value %d of the set %s", i+1, why)
+		default:
 			why = fmt.Sprintf("value %d of the set: %s", i+1, why)
 		}
 		p.failAt(e, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)

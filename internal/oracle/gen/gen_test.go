@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -38,6 +39,11 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 				"spi":         m.ESP != nil && m.ESP.SPI.Mask != 0,
 				"mpls":        m.MPLS != nil,
 				"mpls inside": m.Inner() != nil && m.Inner().MPLS != nil,
+				"set":         slices.ContainsFunc(m.Choices, func(c flow.Choice) bool { return len(c.Values) > 1 && !c.Not }),
+				"exclusion":   slices.ContainsFunc(m.Choices, func(c flow.Choice) bool { return c.Not }),
+				"span":        slices.ContainsFunc(m.Choices, func(c flow.Choice) bool { return c.Values[0].Last != flow.Number{} }),
+				"set inside":  m.Inner() != nil && len(m.Inner().Choices) > 0,
+				"several":     len(m.Choices) > 1,
 				"range":       m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
 			} {
 				if has {
@@ -58,6 +64,9 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 			}
 			hit++
 			kinds["hit "+shapeOf(flows[first].Match)]++
+			for _, c := range flows[first].Match.Choices {
+				kinds[map[bool]string{false: "hit set", true: "hit exclusion"}[c.Not]]++
+			}
 			rest := append(append([]flow.Flow{}, flows[:first]...), flows[first+1:]...)
 			if _, ok := oracle.New(rest).Match(oracle.Packet{Frame: frame}); ok {
 				contested++
@@ -72,6 +81,7 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range", "flags", "esp", "spi", "mpls", "mpls inside",
+		"set", "exclusion", "span", "set inside", "several", "hit set", "hit exclusion",
 		"hit esp", "hit mpls", "hit mpls inside",
 		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
