@@ -13,8 +13,8 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// maxMatchText limits the text of one match. The longest valid match is shorter: 4,096 addresses with masks in a set.
-const maxMatchText = 512 << 10
+// maxMatchText limits the text of one match. A set of 4,096 IPv6 addresses, the most that it may have, takes 160 KiB.
+const maxMatchText = 1 << 20
 
 // maxName limits the names that errors quote. It is far above the limit of flow.Validate, which gives a better error.
 const maxName = 1024

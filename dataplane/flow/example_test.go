@@ -34,6 +34,28 @@ func ExampleParseMatch_mistakes() {
 	// byte 24: dprot: did you mean "dport"?
 }
 
+// Two sets multiply. A packet that m matches matches one of the alternatives.
+func ExampleMatch_Alternatives() {
+	m, err := flow.ParseMatch("ipv4 src 10.0.0.5-10.0.0.6 tcp dport {80, 443}")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	alternatives, err := m.Alternatives()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, plain := range alternatives {
+		fmt.Println(plain)
+	}
+	// Output:
+	// ipv4 src 10.0.0.5 tcp dport 80
+	// ipv4 src 10.0.0.6 tcp dport 80
+	// ipv4 src 10.0.0.5 tcp dport 443
+	// ipv4 src 10.0.0.6 tcp dport 443
+}
+
 // A range of ports becomes the fewest masks that cover it.
 func ExampleMatch_Expand() {
 	m, err := flow.ParseMatch("udp dport 1000-1024")
