@@ -20,7 +20,7 @@ var operators = []struct{ text, meaning string }{
 	{"!=", "!="}, {"<>", "!="}, {"==", "="}, {">=", ">="}, {"<=", "<="}, {"!", "!="}, {">", ">"}, {"<", "<"}, {"=", "="},
 }
 
-var operatorWords = map[string]string{"ne": "!=", "not": "!=", "eq": "=", "is": "=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+var operatorWords = map[string]string{"ne": "!=", "not": "!=", "eq": "=", "is": "=", "in": "=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 // cutOperator splits an operator from the beginning of a word. operator is empty if there is none.
 func cutOperator(text string) (operator, rest string) {

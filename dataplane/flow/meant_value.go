@@ -13,13 +13,20 @@ func (f *field) foreignValue(text, next string) (suggestion string, taken bool) 
 	if operator != "" && operand == "" && next != "" {
 		operand, taken = next, true
 	}
+	isSet := f.hasChoices() && strings.ContainsAny(operand, "{,")
 	switch {
 	case operator == "!=" && f.hasChoices() && f.accepts(operand):
 		return meant(f.name + " != " + operand), taken
+	case operator == "!=" && isSet:
+		return "write the operator as !=, as in " + f.name + " != {a, b}", taken
 	case operator == "!=":
 		return excludesNothing, taken
 	case operator == "=" && f.accepts(operand):
 		return meant(f.name + " " + operand), taken
+	case operator == "=" && isSet:
+		return "leave the operator out, as in " + f.name + " {a, b}", taken
+	case strings.HasPrefix(text, "@"):
+		return "a set has no name: write its values, as in " + f.name + " {a, b}", taken
 	case operator != "":
 		return f.compared(operator, operand), taken
 	case strings.HasPrefix(text, "{"):

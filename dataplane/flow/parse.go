@@ -270,8 +270,9 @@ func (p *parser) foreignValue(f *field, value string) string {
 	suggestion, taken := f.foreignValue(value, next)
 	if taken {
 		p.at++
+		value = next
 	}
-	if strings.HasPrefix(value, "{") && !strings.HasSuffix(value, "}") {
+	if strings.Contains(value, "{") && !strings.HasSuffix(value, "}") {
 		for p.at < len(p.words) {
 			p.at++
 			if strings.HasSuffix(p.words[p.at-1].text, "}") {
