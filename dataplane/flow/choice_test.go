@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -249,6 +250,11 @@ func TestAPacketMatchesOneAlternativeIfAndOnlyIfItMatchesTheMatch(t *testing.T) 
 			alternatives, err := f.Match.Alternatives()
 			if err != nil {
 				t.Fatal(err)
+			}
+			if plain := len(f.Match.Choices) == 0 && (f.Match.Inner() == nil || len(f.Match.Inner().Choices) == 0); plain {
+				if len(alternatives) != 1 || !reflect.DeepEqual(alternatives[0], f.Match) {
+					t.Fatalf("%s without a set has the alternatives %v", f.Match, alternatives)
+				}
 			}
 			for _, a := range alternatives {
 				if err := a.Validate(); err != nil || len(a.Choices) > 0 {
