@@ -15,7 +15,7 @@ const (
 	FlagFrag                         // any fragment
 	FlagLater                        // a fragment at an offset above 0
 	FlagL4                           // ports, ICMP type and code, or the SPI of ESP are in L4
-	FlagVXLAN                        // a VXLAN header: Tunnel is its VNI
+	FlagTunnel                       // the header of a tunnel other than GRE: Proto and the destination port in L4 tell which
 	FlagGRE                          // a GRE header
 	FlagGREKey                       // with a key: Tunnel
 	FlagEgress                       // the packet is being sent (outer headers only)
@@ -46,10 +46,10 @@ type Headers struct {
 	EthSrc   [6]byte
 	Port     uint16     // number of the interface, host order (outer headers only)
 	VLAN     [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
-	Tunnel   [4]byte    // VXLAN: VNI in 3 bytes; GRE: key (both in outer headers only); MPLS: the first label stack entry
+	Tunnel   [4]byte    // VXLAN, Geneve: VNI in 3 bytes; GTP-U: TEID; GRE: key (in outer headers only); MPLS, also over UDP: the first label stack entry
 }
 
-// Key holds the parsed headers of a packet: the outer ones, and inside VXLAN or GRE the inner ones. A Key also serves as the mask
+// Key holds the parsed headers of a packet: the outer ones, and the inner ones of the packet inside a tunnel. A Key also serves as the mask
 // of a Rule.
 type Key struct{ Out, In Headers }
 

@@ -15,8 +15,12 @@ const (
 	needTCPFlags // with needL4
 	needESP      // with needL4
 	needMPLS
-	needTCPHigh      // with needTCPFlags and needMisc
-	needInner   = 16 // shift
+	needTCPHigh // with needTCPFlags and needMisc
+	needIPIP
+	needGeneve
+	needGTPU
+	needMPLSUDP
+	needInner = 16 // shift
 
 	// needClass is the shift of the classes of frames that the rules may match: enum ft_class of bpf/tree.h.
 	needClass = 28
@@ -46,9 +50,12 @@ const (
 
 // Protocols above IP.
 const (
-	protoTCP = 6
-	protoUDP = 17
-	protoESP = 50
+	protoIPIP = 4
+	protoTCP  = 6
+	protoUDP  = 17
+	protoIPv6 = 41
+	protoGRE  = 47
+	protoESP  = 50
 )
 
 // needOf returns the layers that a program must parse to decide a rule, and the classes of frames that the rule may match.
@@ -57,21 +64,44 @@ func needOf(r *Rule) uint32 {
 
 	inner := r.Mask.words()[levelWords:]
 	inside := slices.Max(inner) != 0
-	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
+	tunnel := r.Mask.Out.Flags & (FlagTunnel | FlagGRE | FlagGREKey)
 	number := r.Mask.Out.Tunnel != [4]byte{} && r.Key.Out.Flags&r.Mask.Out.Flags&FlagMPLS == 0 // of a tunnel
 	if !inside && tunnel == 0 && !number {
 		return need
 	}
 
-	need |= needTags | ipNeed(&r.Key.Out, &r.Mask.Out)
-	if tunnel&FlagVXLAN != 0 || tunnel == 0 {
-		need |= needVXLAN
-	}
-	if tunnel&^FlagVXLAN != 0 || tunnel == 0 {
-		need |= needGRE
-	}
+	need |= needTags | ipNeed(&r.Key.Out, &r.Mask.Out) | tunnelNeed(&r.Key.Out, &r.Mask.Out)
 	if inside {
 		need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner
+	}
+	return need
+}
+
+// tunnelNeed returns the tunnels that a rule may look into: those that its flags, its protocol and its destination port admit.
+func tunnelNeed(key, mask *Headers) (need uint32) {
+	flags := mask.Flags & (FlagTunnel | FlagGRE | FlagGREKey)
+	for _, t := range [...]struct {
+		need  uint32
+		flags Flags
+		proto uint8
+		port  uint16 // 0: the tunnel is not over UDP
+	}{
+		{needGRE, FlagGRE | FlagGREKey, protoGRE, 0},
+		{needIPIP, FlagTunnel, protoIPIP, 0},
+		{needIPIP, FlagTunnel, protoIPv6, 0},
+		{needVXLAN, FlagTunnel, protoUDP, 4789},
+		{needGeneve, FlagTunnel, protoUDP, 6081},
+		{needGTPU, FlagTunnel, protoUDP, 2152},
+		{needMPLSUDP, FlagTunnel, protoUDP, 6635},
+	} {
+		port := [2]byte{uint8(t.port >> 8), uint8(t.port)}
+		switch {
+		case flags != 0 && flags&t.flags == 0:
+		case t.proto&mask.Proto != key.Proto:
+		case t.port != 0 && (port[0]&mask.L4[2] != key.L4[2] || port[1]&mask.L4[3] != key.L4[3]):
+		default:
+			need |= t.need
+		}
 	}
 	return need
 }
@@ -90,7 +120,7 @@ func classesOf(r *Rule) uint32 {
 		return 1 << classOther // the parser stops at MPLS
 	}
 	var classes uint32
-	const above = FlagFrag | FlagLater | FlagL4 | FlagVXLAN | FlagGRE | FlagGREKey
+	const above = FlagFrag | FlagLater | FlagL4 | FlagTunnel | FlagGRE | FlagGREKey
 	if k.Flags&above == 0 && k.Proto == 0 && k.L4 == [4]byte{} && k.Addr == [32]byte{} {
 		classes |= 1 << classOther
 	}
@@ -141,7 +171,7 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	if l4 && protoESP&mask.Proto == key.Proto || mask.Flags&FlagIncomplete != 0 {
 		need |= needESP
 	}
-	const not = FlagIPv4 | FlagIPv6 | FlagVXLAN | FlagGRE // no packet with MPLS has these
+	const not = FlagIPv4 | FlagIPv6 | FlagTunnel | FlagGRE // no packet with MPLS has these
 	entry := mask.Tunnel != [4]byte{} || mask.Flags&FlagIncomplete != 0
 	if mask.Flags&FlagMPLS != 0 || entry && key.Flags&mask.Flags&not == 0 {
 		need |= needMPLS

@@ -95,6 +95,8 @@ static __always_inline __u64 ft_portless4(void *p, __u8 proto)
 	FT_ASIDE;
 	if (need & FT_N_GRE && proto == 47)
 		return 0;
+	if (need & FT_N_IPIP && (proto == 4 || proto == 41))
+		return 0;
 	if (proto == 1)
 		return hot | FT_PACK(ft_load16(p, 34), 0, 2);
 	if (need & FT_N_ESP && proto == 50)
@@ -118,7 +120,7 @@ static __always_inline _Bool ft_parse_common4(struct ft_tagged t, void *p, void 
 	if (!FT_CONST(plain)) {
 		const __u32 need = FT_CONST(need);
 
-		if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
+		if (need & FT_N_UDP_TUNNEL && proto == 17 && ft_is_tunnel(ft_load16(p, 36), need))
 			return 0;
 		if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 34, hot))
 			return 0;
@@ -141,7 +143,7 @@ static __always_inline _Bool ft_parse_common6(struct ft_tagged t, void *p, void 
 	if (!FT_PORTED(proto))
 		return 0;
 	*hot = FT_CONST(hot6) | t.flags | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
-	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
+	if (need & FT_N_UDP_TUNNEL && proto == 17 && ft_is_tunnel(ft_load16(p, 56), need))
 		return 0;
 	if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 54, hot))
 		return 0;

@@ -116,7 +116,7 @@ func (r *rule) outer(m flow.Match) {
 	k, mask := &r.Key.Out, &r.Mask.Out
 	if v := m.VXLAN; v != nil {
 		if v.Inner != nil || v.VNI.Mask != 0 {
-			r.flag(xdp.FlagVXLAN, true)
+			r.flag(xdp.FlagTunnel, true)
 		}
 		// The VNI takes the first three bytes of its word.
 		binary.BigEndian.PutUint32(k.Tunnel[:], v.VNI.Value<<8)
