@@ -110,6 +110,11 @@ func TestBothFormsOfAMatchAreEqual(t *testing.T) {
 		{"{incomplete: {}, ipv6: {}}", "ipv6 incomplete"},
 		{"{incomplete: }", "incomplete"},
 		{"{vxlan: {inner: {incomplete: }}}", "vxlan inner incomplete"},
+		{"{ipip: }", "ipip"},
+		{"{ipip: {inner: {ipv4: {dst: 192.0.2.10}}}, ipv6: }", "ipv6 ipip inner ipv4 dst 192.0.2.10"},
+		{"{geneve: {vni: 5, inner: {eth: }}}", "geneve vni 5 inner eth"},
+		{"{gtpu: {teid: 0x1000, inner: ipv4}}", "gtpu teid 0x00001000 inner ipv4"},
+		{"{mplsudp: {label: 16, bos: 1}}", "mplsudp label 16 bos 1"},
 		{"{gre: {inner: ipv6 udp dport 53}}", "gre inner ipv6 udp dport 53"},
 		{"\n      ipv4:\n        dst: 192.0.2.1\n      gre:", "ipv4 dst 192.0.2.1 gre"},
 	} {

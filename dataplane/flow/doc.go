@@ -26,7 +26,11 @@
 //	       | "esp"   { "spi" number }
 //	       | "incomplete"
 //	       | "vxlan" { "vni" number } [ "inner" match ]
-//	       | "gre"   { "key" number } [ "inner" match ] .
+//	       | "gre"   { "key" number } [ "inner" match ]
+//	       | "ipip"  [ "inner" match ]
+//	       | "geneve"  { "vni" number } [ "inner" match ]
+//	       | "gtpu"    { "teid" number } [ "inner" match ]
+//	       | "mplsudp" { "label" number | "tc" number | "bos" number | "ttl" number } [ "inner" match ] .
 //	number = digits [ "/" digits ] .                  value, or value/mask
 //	port   = number | digits "-" digits .             or first-last, both inclusive
 //	addr   = address [ "/" ( length | address ) ] .   192.0.2.1, 10.0.0.0/8, 10.0.0.1/255.0.0.255
@@ -40,6 +44,6 @@
 // "vlan" may come twice, for the outermost tag and the next one. Clauses after "inner" describe the headers inside the
 // tunnel.
 //
-// Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key and spi 32, the type of eth 16,
+// Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key, spi and teid 32, the type of eth 16,
 // tc 3, bos 1, and all others 8. A value must not have bits outside its mask.
 package flow

@@ -33,8 +33,8 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		bytes(t, m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:])
 		bytes(t, m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:])
 	}
-	upper := rapid.IntRange(0, 10).Draw(t, "upper")
-	if !outer && upper > 3 && upper < 7 {
+	upper := rapid.IntRange(0, 15).Draw(t, "upper")
+	if !outer && (upper > 3 && upper < 7 || upper > 10) {
 		upper = 0
 	}
 	switch upper {
@@ -60,6 +60,16 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		m.MPLS = &flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
 	case 6:
 		m.GRE = &flow.GRE{Key: masked[uint32](t, 32), Inner: inner(t)}
+	case 11:
+		m.IPIP = &flow.IPIP{Inner: innerIP(t)}
+	case 12:
+		m.Geneve = &flow.Geneve{VNI: masked[uint32](t, 24), Inner: inner(t)}
+	case 13:
+		m.GTPU = &flow.GTPU{TEID: masked[uint32](t, 32), Inner: innerIP(t)}
+		m.UDP = &flow.Ports{Src: port(t)}
+	case 14, 15:
+		entry := flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
+		m.MPLSUDP = &flow.MPLSUDP{MPLS: entry, Inner: innerIP(t)}
 	}
 	return m
 }
@@ -70,6 +80,15 @@ func inner(t *rapid.T) *flow.Match {
 	}
 	m := match(t, false)
 	return &m
+}
+
+// innerIP is inner without the layers below IP.
+func innerIP(t *rapid.T) *flow.Match {
+	m := inner(t)
+	if m != nil {
+		m.Eth, m.VLAN, m.Untagged, m.MPLS = nil, nil, false, nil
+	}
+	return m
 }
 
 func ports(t *rapid.T) *flow.Ports { return &flow.Ports{Src: port(t), Dst: port(t)} }

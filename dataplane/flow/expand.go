@@ -14,17 +14,17 @@ const mostExpanded = 1024
 // packets as m, and no packet matches two of them. They share no memory with m.
 //
 // Each range becomes the fewest masks that cover it, at most 30. Several ranges multiply, and Expand fails with
-// [ErrInvalid] beyond 1024 matches. If m matches VXLAN, the result also has the port of VXLAN in UDP.
+// [ErrInvalid] beyond 1024 matches. If m matches a tunnel over UDP, the result also has the port of the tunnel in UDP.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
 	}
 	m = m.Clone()
-	if m.VXLAN != nil {
+	if port := m.TunnelPort(); port != 0 {
 		if m.UDP == nil {
 			m.UDP = new(Ports)
 		}
-		m.UDP.Dst = Port{Value: PortVXLAN, Mask: 0xffff}
+		m.UDP.Dst = Port{Value: port, Mask: 0xffff}
 	}
 
 	out := []Match{m}
@@ -104,6 +104,10 @@ func (m Match) Clone() Match {
 	c.ESP = copyOf(m.ESP)
 	c.VXLAN = copyOf(m.VXLAN)
 	c.GRE = copyOf(m.GRE)
+	c.IPIP = copyOf(m.IPIP)
+	c.Geneve = copyOf(m.Geneve)
+	c.GTPU = copyOf(m.GTPU)
+	c.MPLSUDP = copyOf(m.MPLSUDP)
 
 	for i := range clauses {
 		inner := clauses[i].inner

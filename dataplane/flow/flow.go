@@ -69,6 +69,10 @@ type Match struct {
 	ESP      *ESP
 	VXLAN    *VXLAN
 	GRE      *GRE
+	IPIP     *IPIP
+	Geneve   *Geneve
+	GTPU     *GTPU
+	MPLSUDP  *MPLSUDP
 	// Incomplete matches packets whose headers end early or are too many to walk. No match on a header beyond that point
 	// sees such a packet, so a firewall should drop them ([Unguarded]).
 	Incomplete bool
@@ -121,7 +125,7 @@ const (
 )
 
 // IPv6 matches the fixed IPv6 header (RFC 8200). NextHeader is the field of that header, which may be the number of an
-// extension header. To match the protocol after the extension headers, set TCP, UDP, ICMP, ESP or GRE.
+// extension header. To match the protocol after the extension headers, set TCP, UDP, ICMP, ESP or a tunnel.
 type IPv6 struct {
 	Src, Dst     Addr6
 	FlowLabel    Masked[uint32] // 20 bits
@@ -185,5 +189,28 @@ type VXLAN struct {
 // GRE matches a GRE header of version 0 (RFC 2784, RFC 2890) and the packet inside. A match on Key needs a packet with a key.
 type GRE struct {
 	Key   Masked[uint32]
+	Inner *Match
+}
+
+// IPIP matches IP directly inside IP: the protocol above the outer header is 4 (IPv4 inside) or 41 (IPv6 inside). Inner matches the
+// packet inside; a later fragment does not have it.
+type IPIP struct{ Inner *Match }
+
+// Geneve matches UDP to port 6081 (RFC 8926). VNI and Inner also match a Geneve header of version 0, and the packet behind its options.
+type Geneve struct {
+	VNI   Masked[uint32] // 24 bits
+	Inner *Match
+}
+
+// GTPU matches UDP to port 2152 (3GPP TS 29.281). TEID and Inner also match the header of a G-PDU, a packet of a user, and the IP
+// packet behind the extension headers.
+type GTPU struct {
+	TEID  Masked[uint32]
+	Inner *Match
+}
+
+// MPLSUDP matches UDP to port 6635 (RFC 7510). The fields match the first label stack entry, and Inner the IP packet behind the last.
+type MPLSUDP struct {
+	MPLS
 	Inner *Match
 }

@@ -82,6 +82,20 @@ var clauses = []clause{
 	{name: "gre", has: func(m *Match) bool { return m.GRE != nil }, add: func(m *Match) { m.GRE = new(GRE) }, fields: []field{
 		{"key", 32, false, func(m *Match, _ int) any { return &m.GRE.Key }},
 	}, inner: func(m *Match) **Match { return &m.GRE.Inner }},
+	{name: "ipip", has: func(m *Match) bool { return m.IPIP != nil }, add: func(m *Match) { m.IPIP = new(IPIP) },
+		inner: func(m *Match) **Match { return &m.IPIP.Inner }},
+	{name: "geneve", has: func(m *Match) bool { return m.Geneve != nil }, add: func(m *Match) { m.Geneve = new(Geneve) }, fields: []field{
+		{"vni", 24, false, func(m *Match, _ int) any { return &m.Geneve.VNI }},
+	}, inner: func(m *Match) **Match { return &m.Geneve.Inner }},
+	{name: "gtpu", has: func(m *Match) bool { return m.GTPU != nil }, add: func(m *Match) { m.GTPU = new(GTPU) }, fields: []field{
+		{"teid", 32, true, func(m *Match, _ int) any { return &m.GTPU.TEID }},
+	}, inner: func(m *Match) **Match { return &m.GTPU.Inner }},
+	{name: "mplsudp", has: func(m *Match) bool { return m.MPLSUDP != nil }, add: func(m *Match) { m.MPLSUDP = new(MPLSUDP) }, fields: []field{
+		{"label", 20, false, func(m *Match, _ int) any { return &m.MPLSUDP.Label }},
+		{"tc", 3, false, func(m *Match, _ int) any { return &m.MPLSUDP.TC }},
+		{"bos", 1, false, func(m *Match, _ int) any { return &m.MPLSUDP.Bottom }},
+		{"ttl", 8, false, func(m *Match, _ int) any { return &m.MPLSUDP.TTL }},
+	}, inner: func(m *Match) **Match { return &m.MPLSUDP.Inner }},
 }
 
 // Words that are neither a clause nor a field.
@@ -105,6 +119,17 @@ func clauseNamed(name string) *clause {
 		}
 	}
 	return nil
+}
+
+// tunnels returns the words of the clauses that "inner" may follow.
+func tunnels() []string {
+	var names []string
+	for i := range clauses {
+		if clauses[i].inner != nil {
+			names = append(names, clauses[i].name)
+		}
+	}
+	return names
 }
 
 func (c *clause) field(name string) *field {

@@ -13,6 +13,7 @@ const (
 	hasOneValue     = "a field has one value: make a flow of each"
 	comparesNoSizes = "a match compares no sizes: write value/mask, or make a flow of each value"
 	hasNoBrackets   = "leave the brackets out: a packet must match every clause"
+	looksNotInside  = "ERSPAN is not looked into: its frames are copies, and types I and II share one GRE protocol; gre counts the packets that carry them"
 	hasNoRange      = "an address has no range: write a prefix, or make a flow of each address"
 )
 
@@ -48,12 +49,20 @@ var datagrams = []string{"dhcp", "dns", "domain", "ntp", "quic", "roce", "rocev2
 
 // protocols and etherTypes have the numbers of protocols without a clause, above IP and above Ethernet.
 var (
-	protocols  = map[string]uint8{"ah": 51, "dccp": 33, "eigrp": 88, "igmp": 2, "ipip": 4, "ospf": 89, "pim": 103, "rsvp": 46, "sctp": 132, "udplite": 136, "vrrp": 112}
+	protocols  = map[string]uint8{"ah": 51, "dccp": 33, "eigrp": 88, "igmp": 2, "ospf": 89, "pim": 103, "rsvp": 46, "sctp": 132, "udplite": 136, "vrrp": 112}
 	etherTypes = map[string]uint16{"arp": 0x0806, "eapol": 0x888e, "lacp": 0x8809, "lldp": 0x88cc, "macsec": 0x88e5, "pppoe": 0x8864, "ptp": 0x88f7, "rarp": 0x8035}
 )
 
 // synonyms has the clauses by their names in other tools.
-var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan"}
+var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan",
+	"ipinip": "ipip", "ip-in-ip": "ipip", "ipxip": "ipip", "ip6tnl": "ipv6 ipip",
+	"4in4": "ipv4 ipip inner ipv4", "ip4ip4": "ipv4 ipip inner ipv4", "ipencap": "ipip inner ipv4",
+	"6in4": "ipv4 ipip inner ipv6", "sit": "ipv4 ipip inner ipv6", "6to4": "ipv4 ipip inner ipv6", "isatap": "ipv4 ipip inner ipv6", "ip6ip": "ipv4 ipip inner ipv6",
+	"4in6": "ipv6 ipip inner ipv4", "ip4ip6": "ipv6 ipip inner ipv4", "ipip6": "ipv6 ipip inner ipv4", "ds-lite": "ipv6 ipip inner ipv4",
+	"6in6": "ipv6 ipip inner ipv6", "ip6ip6": "ipv6 ipip inner ipv6",
+	"gtp": "gtpu", "gtp-u": "gtpu", "gtpv1": "gtpu", "gtp1u": "gtpu", "gtp1-u": "gtpu",
+	"mpls-udp": "mplsudp", "mpls-in-udp": "mplsudp", "mplsinudp": "mplsudp", "mplsoudp": "mplsudp", "bareudp": "mplsudp",
+}
 
 // aliases has the address fields by their names in other tools.
 var aliases = map[string]string{
@@ -68,7 +77,25 @@ var namesake = map[string]map[string]string{
 }
 
 // numbered has the field that a number directly after a clause probably means: "vlan 100" is "vlan id 100".
-var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport"}
+var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport",
+	"geneve": "vni", "gtpu": "teid", "mplsudp": "label",
+}
+
+// clauseIn returns the clause of a synonym or of a single word: of several clauses the tunnel, or else the first. It returns nil if
+// there is none.
+func clauseIn(text string) *clause {
+	var first *clause
+	for _, word := range strings.Fields(text) {
+		c := clauseNamed(word)
+		if c != nil && c.inner != nil {
+			return c
+		}
+		if first == nil {
+			first = c
+		}
+	}
+	return first
+}
 
 // didYouMean asks for the known word that a misspelled one stands for, or is empty if no known word is close.
 func didYouMean(word string, known []string) string {

@@ -76,6 +76,21 @@ func TestSuggestionsCure(t *testing.T) {
 		{"vlan 5", "", "vlan id 5"},
 		{"tcp 80", "", "tcp dport 80"},
 
+		// Tunnels by their names in other tools.
+		{"sit", "", "ipv4 ipip inner ipv6"},
+		{"6in4 inner udp", "", "ipv4 ipip inner ipv6 udp"},
+		{"ip6ip6", "", "ipv6 ipip inner ipv6"},
+		{"4in6", "", "ipv6 ipip inner ipv4"},
+		{"ip6tnl", "", "ipv6 ipip"},
+		{"ipv4 proto ipip", `leave "proto" out`, "ipv4 ipip"},
+		{"gtp teid 7", "", "gtpu teid 7"},
+		{"gtpu 7", "", "gtpu teid 7"},
+		{"geneve 5", "", "geneve vni 5"},
+		{"bareudp", "", "mplsudp"},
+		{"mpls-udp label 3", "", "mplsudp label 3"},
+		{"teid 7", "a field of gtpu", "gtpu teid 7"},
+		{"erspan", "not looked into", "gre"},
+
 		// Fields of other tools.
 		{"saddr 1.2.3.4", "", "ipv4 src 1.2.3.4"},
 		{"daddr ::1", "", "ipv6 dst ::1"},

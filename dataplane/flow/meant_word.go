@@ -118,6 +118,8 @@ func foreignWord(text, value string, open *clause) string {
 		return trafficClass(lower, value, open)
 	case "icmp6", "icmpv6":
 		return meant("ipv6 icmp")
+	case "erspan", "erspan2", "erspan3":
+		return looksNotInside
 	case "complete":
 		return "leave it out: a match asks for incomplete headers, or for fields"
 	case "all", "*", "everything":

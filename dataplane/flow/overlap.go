@@ -47,8 +47,7 @@ func meetLink(a, b *Match) bool {
 			return false
 		}
 	}
-	if x, y := a.MPLS, b.MPLS; x != nil && y != nil &&
-		!(both(x.Label, y.Label) && both(x.TC, y.TC) && both(x.Bottom, y.Bottom) && both(x.TTL, y.TTL)) {
+	if x, y := a.MPLS, b.MPLS; x != nil && y != nil && !meetEntry(x, y) {
 		return false
 	}
 	x, y := a.Eth, b.Eth
@@ -60,7 +59,6 @@ func meetLink(a, b *Match) bool {
 
 // meetUpper compares the protocols above IP, of which a packet has only one.
 func meetUpper(a, b *Match) bool {
-	vxlan := Port{Value: PortVXLAN, Mask: 0xffff}
 	switch x, y := a.upper(), b.upper(); {
 	case x != 0 && y != 0 && x != y:
 		return false
@@ -70,11 +68,18 @@ func meetUpper(a, b *Match) bool {
 		return false
 	case a.TCP != nil && b.TCP != nil && !(both(a.TCP.Flags, b.TCP.Flags) && meetPorts(&a.TCP.Ports, &b.TCP.Ports)):
 		return false
-	case a.VXLAN != nil && b.UDP != nil && !bothPorts(b.UDP.Dst, vxlan),
-		b.VXLAN != nil && a.UDP != nil && !bothPorts(a.UDP.Dst, vxlan):
-		return false
 	}
-	return meetPorts(a.UDP, b.UDP)
+	return meetPorts(a.UDP, b.UDP) && meetTunnelPort(a, b) && meetTunnelPort(b, a)
+}
+
+// meetTunnelPort compares the port that a tunnel of a implies with the destination port of b.
+func meetTunnelPort(a, b *Match) bool {
+	port := a.TunnelPort()
+	if port == 0 {
+		return true
+	}
+	other := b.TunnelPort()
+	return (other == 0 || other == port) && (b.UDP == nil || b.UDP.Dst.holds(port))
 }
 
 func meetPorts(a, b *Ports) bool {
@@ -89,7 +94,24 @@ func meetTunnel(a, b *Match) bool {
 	if x, y := a.GRE, b.GRE; x != nil && y != nil {
 		return both(x.Key, y.Key) && meetInner(x.Inner, y.Inner)
 	}
+	if x, y := a.IPIP, b.IPIP; x != nil && y != nil {
+		return meetInner(x.Inner, y.Inner)
+	}
+	if x, y := a.Geneve, b.Geneve; x != nil && y != nil {
+		return both(x.VNI, y.VNI) && meetInner(x.Inner, y.Inner)
+	}
+	if x, y := a.GTPU, b.GTPU; x != nil && y != nil {
+		return both(x.TEID, y.TEID) && meetInner(x.Inner, y.Inner)
+	}
+	if x, y := a.MPLSUDP, b.MPLSUDP; x != nil && y != nil {
+		return meetEntry(&x.MPLS, &y.MPLS) && meetInner(x.Inner, y.Inner)
+	}
 	return true
+}
+
+// meetEntry compares label stack entries.
+func meetEntry(x, y *MPLS) bool {
+	return both(x.Label, y.Label) && both(x.TC, y.TC) && both(x.Bottom, y.Bottom) && both(x.TTL, y.TTL)
 }
 
 func meetInner(a, b *Match) bool { return a == nil || b == nil || meet(a, b) }
@@ -110,12 +132,20 @@ func meetIPv4(a, b *Match) bool {
 		return false
 	}
 	// The protocol is the header's own field.
-	upper := max(a.upper(), b.upper())
-	if upper == 0 {
+	return meetProtocol(a, b, false, func(n uint32) bool { return x.Proto.admits(n) && y.Proto.admits(n) })
+}
+
+// meetProtocol reports whether some protocol above IP is that of both matches and fits the fields of their IP headers. meetUpper has
+// already compared the protocols, of which IP in IP has two numbers.
+func meetProtocol(a, b *Match, v6 bool, fits func(n uint32) bool) bool {
+	switch upper := max(a.upper(), b.upper()); upper {
+	case 0:
 		return true
+	case upperIPIP:
+		return slices.ContainsFunc(ipipProtocols[:], func(n uint8) bool { return a.carries(n) && b.carries(n) && fits(uint32(n)) })
+	default:
+		return fits(uint32(protocolNumber(upper, v6)))
 	}
-	n := protocolNumber(upper, false)
-	return n&x.Proto.Mask == x.Proto.Value && n&y.Proto.Mask == y.Proto.Value
 }
 
 // Kinds of packets for the fragment field, as a bit set.
@@ -154,16 +184,11 @@ func meetIPv6(a, b *Match) bool {
 		!bothBytes(x.Dst.Addr[:], x.Dst.Mask[:], y.Dst.Addr[:], y.Dst.Mask[:]) {
 		return false
 	}
-	upper := max(a.upper(), b.upper())
-	if upper == 0 {
-		return true
-	}
 	// The next header is the protocol itself, or an extension header before it.
-	n := protocolNumber(upper, true)
 	fits := func(next uint32) bool {
 		return x.NextHeader.admits(next) && y.NextHeader.admits(next)
 	}
-	return fits(uint32(n)) || slices.ContainsFunc(extensions, fits)
+	return meetProtocol(a, b, true, func(n uint32) bool { return fits(n) || slices.ContainsFunc(extensions, fits) })
 }
 
 // meetOther reports whether some packet without an IP header can match both.

@@ -163,7 +163,7 @@ func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
 	}
 	p.spots = append(p.spots, spot{open.path, "", index})
 
-	if len(c.fields) == 0 {
+	if len(c.fields) == 0 && c.inner == nil {
 		open.clause = nil
 	}
 	return open
@@ -173,7 +173,7 @@ func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
 func (p *parser) inner(path string, open fields, inside bool) {
 	index := p.at - 1
 	if inside || open.clause == nil || open.clause.inner == nil {
-		p.fail(index, `"inner" follows the fields of vxlan or gre, once`, "write the clause as: vxlan vni 5 inner ipv4")
+		p.fail(index, fmt.Sprintf(`"inner" follows the fields of %s, once`, oneOf(tunnels())), "write the clause as: vxlan vni 5 inner ipv4")
 		p.match(fmt.Sprintf("%sinner?%d.", path, index), new(Match), inside)
 		return
 	}
@@ -204,7 +204,7 @@ func (p *parser) unknown(path string, open fields) fields {
 		p.skipFields() // this protocol has no clause, so none of its fields is known
 		return open
 	}
-	meant := clauseNamed(cmp.Or(synonyms[lower], spelling.Nearest(text, Clauses())))
+	meant := clauseIn(cmp.Or(synonyms[lower], spelling.Nearest(text, Clauses())))
 	if meant == nil {
 		return open
 	}

@@ -3,8 +3,10 @@ package flow
 // The protocol numbers, EtherTypes and ports implied by the layers of a match, as assigned by IANA.
 const (
 	ProtoICMP   = 1
+	ProtoIPIP   = 4 // IPv4 inside
 	ProtoTCP    = 6
 	ProtoUDP    = 17
+	ProtoIPv6   = 41 // IPv6 inside
 	ProtoGRE    = 47
 	ProtoESP    = 50
 	ProtoICMPv6 = 58
@@ -14,7 +16,10 @@ const (
 	EtherMPLS          = 0x8847
 	EtherMPLSMulticast = 0x8848
 
-	PortVXLAN = 4789
+	PortGTPU    = 2152
+	PortVXLAN   = 4789
+	PortGeneve  = 6081
+	PortMPLSUDP = 6635
 )
 
 // extensions has the next-header numbers of the IPv6 extension headers that the backends skip.
@@ -27,18 +32,81 @@ func (m *Match) Inner() *Match {
 		return m.VXLAN.Inner
 	case m.GRE != nil:
 		return m.GRE.Inner
+	case m.IPIP != nil:
+		return m.IPIP.Inner
+	case m.Geneve != nil:
+		return m.Geneve.Inner
+	case m.GTPU != nil:
+		return m.GTPU.Inner
+	case m.MPLSUDP != nil:
+		return m.MPLSUDP.Inner
 	}
 	return nil
 }
 
-// WithInner returns a shallow copy of m with another inner match. m must have VXLAN or GRE.
+// WithInner returns a shallow copy of m with another inner match. m must have a tunnel.
 func (m Match) WithInner(inner Match) Match {
-	if m.VXLAN != nil {
+	switch {
+	case m.VXLAN != nil:
 		m.VXLAN = &VXLAN{VNI: m.VXLAN.VNI, Inner: &inner}
-	} else {
+	case m.GRE != nil:
 		m.GRE = &GRE{Key: m.GRE.Key, Inner: &inner}
+	case m.IPIP != nil:
+		m.IPIP = &IPIP{Inner: &inner}
+	case m.Geneve != nil:
+		m.Geneve = &Geneve{VNI: m.Geneve.VNI, Inner: &inner}
+	case m.GTPU != nil:
+		m.GTPU = &GTPU{TEID: m.GTPU.TEID, Inner: &inner}
+	case m.MPLSUDP != nil:
+		m.MPLSUDP = &MPLSUDP{MPLS: m.MPLSUDP.MPLS, Inner: &inner}
 	}
 	return m
+}
+
+// TunnelPort returns the destination port that the tunnel of m implies, or 0 if m has no tunnel over UDP.
+func (m *Match) TunnelPort() uint16 {
+	switch {
+	case m.VXLAN != nil:
+		return PortVXLAN
+	case m.Geneve != nil:
+		return PortGeneve
+	case m.GTPU != nil:
+		return PortGTPU
+	case m.MPLSUDP != nil:
+		return PortMPLSUDP
+	}
+	return 0
+}
+
+// IPIPProtocols returns the protocol numbers of the packets that can match IPIP: of IPv4 inside, of IPv6 inside, or both. It
+// returns none if m does not match IPIP.
+func (m *Match) IPIPProtocols() []uint8 {
+	var numbers []uint8
+	for _, n := range ipipProtocols {
+		if m.IPIP != nil && m.carries(n) && (m.IPv4 == nil || m.IPv4.Proto.admits(uint32(n))) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// ipipProtocols has the protocol numbers of IP inside IP.
+var ipipProtocols = [...]uint8{ProtoIPIP, ProtoIPv6}
+
+// carries reports whether an IPIP match admits IP inside that is announced by protocol n. The packet inside may be cut, so only a
+// match on its IP header tells.
+func (m *Match) carries(n uint8) bool {
+	if m.IPIP == nil || m.IPIP.Inner == nil {
+		return true
+	}
+	in := m.IPIP.Inner
+	switch {
+	case in.IPv4 != nil && in.IPv6 == nil:
+		return n == ProtoIPIP
+	case in.IPv6 != nil && in.IPv4 == nil:
+		return n == ProtoIPv6
+	}
+	return true
 }
 
 // AdmitsEtherType reports whether Eth.Type allows this EtherType.
@@ -53,6 +121,7 @@ const (
 	upperICMP
 	upperGRE
 	upperESP
+	upperIPIP // two protocol numbers, see [Match.IPIPProtocols]
 )
 
 // upper returns the protocol above IP of the match, or 0 if it has none.
@@ -60,7 +129,7 @@ func (m *Match) upper() int {
 	switch {
 	case m.TCP != nil:
 		return upperTCP
-	case m.UDP != nil, m.VXLAN != nil:
+	case m.UDP != nil, m.TunnelPort() != 0:
 		return upperUDP
 	case m.ICMP != nil:
 		return upperICMP
@@ -68,11 +137,13 @@ func (m *Match) upper() int {
 		return upperGRE
 	case m.ESP != nil:
 		return upperESP
+	case m.IPIP != nil:
+		return upperIPIP
 	}
 	return 0
 }
 
-// protocolNumber returns the protocol number for a result of upper.
+// protocolNumber returns the protocol number for a result of upper other than upperIPIP.
 func protocolNumber(upper int, v6 bool) uint8 {
 	switch {
 	case upper == upperICMP && v6:

@@ -15,6 +15,10 @@ func matches(m *flow.Match, h *headers) bool {
 		matchESP(m, h) &&
 		matchVXLAN(m, h) &&
 		matchGRE(m, h) &&
+		matchIPIP(m, h) &&
+		matchGeneve(m, h) &&
+		matchGTPU(m, h) &&
+		matchMPLSUDP(m, h) &&
 		(!m.Incomplete || h.incomplete())
 }
 
@@ -42,10 +46,10 @@ func matchVLAN(m *flow.Match, h *headers) bool {
 }
 
 func matchMPLS(m *flow.Match, h *headers) bool {
-	want, e := m.MPLS, h.mpls
-	if want == nil {
-		return true
-	}
+	return m.MPLS == nil || matchEntry(m.MPLS, h.mpls)
+}
+
+func matchEntry(want *flow.MPLS, e *mplsHeader) bool {
 	return e != nil &&
 		fieldMatch(e.label, want.Label) &&
 		fieldMatch(e.tc, want.TC) &&
@@ -149,7 +153,7 @@ func matchVXLAN(m *flow.Match, h *headers) bool {
 	switch {
 	case want == nil:
 		return true
-	case h.upper != 17 || h.ports == nil || h.ports.dst != 4789:
+	case !h.udpTo(4789):
 		return false
 	case want.VNI.Mask == 0 && want.Inner == nil:
 		return true
@@ -173,6 +177,66 @@ func matchGRE(m *flow.Match, h *headers) bool {
 		return false
 	}
 	return want.Inner == nil || matches(want.Inner, h.gre.inner)
+}
+
+func matchIPIP(m *flow.Match, h *headers) bool {
+	want := m.IPIP
+	switch {
+	case want == nil:
+		return true
+	case h.upper != 4 && h.upper != 41:
+		return false
+	case want.Inner == nil:
+		return true
+	}
+	return h.ipip != nil && matches(want.Inner, h.ipip.inner)
+}
+
+func matchGeneve(m *flow.Match, h *headers) bool {
+	want := m.Geneve
+	switch {
+	case want == nil:
+		return true
+	case !h.udpTo(6081):
+		return false
+	case want.VNI.Mask == 0 && want.Inner == nil:
+		return true
+	}
+	return h.geneve != nil && fieldMatch(h.geneve.key, want.VNI) &&
+		(want.Inner == nil || matches(want.Inner, h.geneve.inner))
+}
+
+func matchGTPU(m *flow.Match, h *headers) bool {
+	want := m.GTPU
+	switch {
+	case want == nil:
+		return true
+	case !h.udpTo(2152):
+		return false
+	case want.TEID.Mask == 0 && want.Inner == nil:
+		return true
+	}
+	return h.gtpu != nil && fieldMatch(h.gtpu.key, want.TEID) &&
+		(want.Inner == nil || matches(want.Inner, h.gtpu.inner))
+}
+
+func matchMPLSUDP(m *flow.Match, h *headers) bool {
+	want := m.MPLSUDP
+	switch {
+	case want == nil:
+		return true
+	case !h.udpTo(6635):
+		return false
+	case want.MPLS == flow.MPLS{} && want.Inner == nil:
+		return true
+	}
+	return h.mplsudp != nil && matchEntry(&want.MPLS, &h.mplsudp.entry) &&
+		(want.Inner == nil || matches(want.Inner, h.mplsudp.inner))
+}
+
+// udpTo reports whether the packet is UDP to a port.
+func (h *headers) udpTo(port uint16) bool {
+	return h.upper == 17 && h.ports != nil && h.ports.dst == port
 }
 
 func fieldMatch[T ~uint8 | ~uint16 | ~uint32](field T, want flow.Masked[T]) bool {

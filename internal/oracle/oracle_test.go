@@ -276,6 +276,10 @@ func FuzzMatch(f *testing.F) {
 	m := oracle.New([]flow.Flow{
 		{Match: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{IPv6: &flow.IPv6{}, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}}}},
 		{Match: flow.Match{GRE: &flow.GRE{Inner: &flow.Match{VLAN: make([]flow.VLAN, 2), ICMP: &flow.ICMP{}}}}},
+		{Match: flow.Match{IPIP: &flow.IPIP{Inner: &flow.Match{IPv6: &flow.IPv6{}, ICMP: &flow.ICMP{}}}}},
+		{Match: flow.Match{Geneve: &flow.Geneve{Inner: &flow.Match{IPv4: &flow.IPv4{}, VLAN: make([]flow.VLAN, 1)}}}},
+		{Match: flow.Match{GTPU: &flow.GTPU{Inner: &flow.Match{IPv4: &flow.IPv4{}}}}},
+		{Match: flow.Match{MPLSUDP: &flow.MPLSUDP{Inner: &flow.Match{IPv6: &flow.IPv6{}}}}},
 		{Match: flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 1, Mask: 1}}}},
 		{Match: flow.Match{IPv4: &flow.IPv4{}}}, {Match: flow.Match{IPv6: &flow.IPv6{}}}, {Match: flow.Match{VLAN: make([]flow.VLAN, 1)}},
 	})

@@ -22,8 +22,12 @@ type headers struct {
 	flags *uint16      // of TCP, 12 bits
 	spi   *uint32      // of ESP
 	icmp  *icmpHeader
-	vxlan *tunnelHeader
-	gre   *tunnelHeader
+
+	// Tunnels. They are nil if the header is absent, and inside a tunnel.
+	vxlan, gre, ipip, geneve, gtpu, mplsudp *tunnelHeader
+
+	// unreached says that these are the headers inside a tunnel, and something between its header and them is cut or too long.
+	unreached bool
 }
 
 type ethHeader struct {
@@ -62,7 +66,8 @@ type icmpHeader struct{ typ, code uint8 }
 
 type tunnelHeader struct {
 	hasKey bool
-	key    uint32 // GRE key or VNI
+	key    uint32     // GRE key, VNI or TEID
+	entry  mplsHeader // of MPLS over UDP, the first of the stack
 	inner  *headers
 }
 
@@ -111,20 +116,28 @@ func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 		h.parseIPv6(b, tunnels)
 	case 0x8847, 0x8848:
 		if len(b) >= 4 {
-			entry := be.Uint32(b)
-			h.mpls = &mplsHeader{
-				label:  entry >> 12,
-				tc:     uint8(entry >> 9 & 7),
-				bottom: uint8(entry >> 8 & 1),
-				ttl:    uint8(entry),
-			}
+			entry := parseEntry(b)
+			h.mpls = &entry
 		}
+	}
+}
+
+// parseEntry parses an entry of a label stack.
+func parseEntry(b []byte) mplsHeader {
+	entry := be.Uint32(b)
+	return mplsHeader{
+		label:  entry >> 12,
+		tc:     uint8(entry >> 9 & 7),
+		bottom: uint8(entry >> 8 & 1),
+		ttl:    uint8(entry),
 	}
 }
 
 // incomplete reports whether a header was announced, but is absent or could not be reached.
 func (h *headers) incomplete() bool {
 	switch {
+	case h.unreached:
+		return true
 	case h.link && h.eth == nil:
 		return true
 	case h.network == 0x8100, h.network == 0x88a8:
@@ -241,8 +254,8 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 			flags := be.Uint16(b[12:]) & 0xfff
 			h.flags = &flags
 		}
-		if h.upper == 17 && h.ports.dst == 4789 && tunnels {
-			h.parseVXLAN(b[4:])
+		if h.upper == 17 && tunnels && len(b) >= 8 {
+			h.parseUDPTunnel(b[8:])
 		}
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		if len(b) >= 2 {
@@ -255,15 +268,101 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 		}
 	case h.upper == 47 && tunnels:
 		h.parseGRE(b)
+	case h.upper == 4 && tunnels:
+		h.ipip = &tunnelHeader{inner: parseType(0x0800, b)}
+	case h.upper == 41 && tunnels:
+		h.ipip = &tunnelHeader{inner: parseType(0x86dd, b)}
 	}
 }
 
-// parseVXLAN parses from the length field of UDP on.
-func (h *headers) parseVXLAN(b []byte) {
-	if len(b) < 4+8 {
+// parseUDPTunnel parses what is behind UDP, by its destination port.
+func (h *headers) parseUDPTunnel(b []byte) {
+	switch h.ports.dst {
+	case 4789:
+		h.parseVXLAN(b)
+	case 6081:
+		h.parseGeneve(b)
+	case 2152:
+		h.parseGTPU(b)
+	case 6635:
+		h.parseMPLSUDP(b)
+	}
+}
+
+// parseType parses the packet inside a tunnel that says its EtherType.
+func parseType(typ uint16, b []byte) *headers {
+	if typ == 0x6558 {
+		return parseFrame(b, false)
+	}
+	h := &headers{upper: -1}
+	h.parseNetwork(typ, b, false)
+	return h
+}
+
+// parseGeneve parses a header of version 0, and the packet behind its options.
+func (h *headers) parseGeneve(b []byte) {
+	if len(b) < 8 || b[0]>>6 != 0 {
 		return
 	}
-	b = b[4:]
+	h.geneve = &tunnelHeader{key: be.Uint32(b[4:]) >> 8, inner: &headers{upper: -1, unreached: true}}
+	if options := 4 * int(b[0]&0x3f); len(b) >= 8+options {
+		h.geneve.inner = parseType(be.Uint16(b[2:]), b[8+options:])
+	}
+}
+
+// parseGTPU parses the header of a G-PDU, version 1, and the IP packet behind at most four extension headers.
+func (h *headers) parseGTPU(b []byte) {
+	if len(b) < 8 || b[0]>>5 != 1 || b[0]&0x10 == 0 || b[1] != 255 {
+		return
+	}
+	flags := b[0]
+	h.gtpu = &tunnelHeader{key: be.Uint32(b[4:]), inner: &headers{upper: -1, unreached: true}}
+	b = b[8:]
+
+	next := byte(0)
+	if flags&7 != 0 { // sequence number, N-PDU number, type of the first extension header: all are there if one is said to be
+		if len(b) < 4 {
+			return
+		}
+		if flags&4 != 0 {
+			next = b[3]
+		}
+		b = b[4:]
+	}
+	for walked := 0; next != 0; walked++ {
+		if walked == 4 || len(b) == 0 || b[0] == 0 || len(b) < 4*int(b[0]) {
+			return
+		}
+		length := 4 * int(b[0])
+		next, b = b[length-1], b[length:]
+	}
+	h.gtpu.inner = parseIP(b, false)
+}
+
+// parseMPLSUDP parses the first entry of a label stack, and the IP packet behind at most eight entries.
+func (h *headers) parseMPLSUDP(b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	h.mplsudp = &tunnelHeader{entry: parseEntry(b), inner: &headers{upper: -1, unreached: true}}
+	for range 8 {
+		if len(b) < 4 {
+			return
+		}
+		bottom := b[2]&1 != 0
+		b = b[4:]
+		if bottom {
+			h.mplsudp.inner = parseIP(b, false)
+			return
+		}
+	}
+}
+
+// parseVXLAN parses a header with any flags, and the frame inside.
+func (h *headers) parseVXLAN(b []byte) {
+	if len(b) < 8 {
+		return
+	}
 	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
 }
 
@@ -278,7 +377,7 @@ func (h *headers) parseGRE(b []byte) {
 	}
 
 	b = b[4:]
-	t := &tunnelHeader{inner: &headers{upper: -1}}
+	t := new(tunnelHeader)
 	for _, word := range []uint16{0x8000, 0x2000, 0x1000} { // checksum, key, sequence
 		if flags&word == 0 {
 			continue
@@ -292,10 +391,6 @@ func (h *headers) parseGRE(b []byte) {
 		b = b[4:]
 	}
 
-	if typ == 0x6558 {
-		t.inner = parseFrame(b, false)
-	} else {
-		t.inner.parseNetwork(typ, b, false)
-	}
+	t.inner = parseType(typ, b)
 	h.gre = t
 }

@@ -71,12 +71,23 @@ import (
 //	                          may look like key 0
 //	gre inner                 inner headers, if a field of one   the same
 //	                          is asked for
+//	ipip, nothing more asked  exact, one rule per family and     exact, one rule per family
+//	                          protocol number                    and protocol number
+//	ipip inner                refused: takes a flex parser       refused: takes a flex parser
+//	geneve, gtpu, mplsudp,    exact: UDP to the port             exact
+//	  nothing more asked
+//	geneve vni, gtpu teid,    refused: no spec                   refused: takes a flex parser
+//	  and inner
+//	mplsudp fields and inner  refused: takes a flex parser       refused: takes a flex parser
 //	inner headers             as the outer ones                  as the outer ones
 //
 // A packet to the port of VXLAN is VXLAN, whatever its flags: mlx5 is told which UDP ports are VXLAN
 // (ADD_VXLAN_UDP_DPORT in the kernel's lib/vxlan.c; 4789 is from the start). The kernel's
 // parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
 // and neither for the I flag.
+//
+// The flex parsers of the tunnels are set up by profiles of the firmware, of which a device has one: 0 for IP in IP and Geneve,
+// 1 for Geneve and MPLS, 3 for GTP-U (DPDK's guide of the platform mlx5). So no device matches all of these tunnels.
 //
 // No public source answers these questions. Only tests on a card can:
 //   - whether a NIC sees the ports of a first fragment, TCP flags in the padding behind a short one, and an ICMP type
@@ -108,6 +119,7 @@ const (
 type ruleMatch struct {
 	flow.Match
 	tags  []uint16   // the EtherType of each tag in VLAN
+	ipip  uint8      // the protocol number of IP in IP
 	inner *ruleMatch // the match inside the tunnel; do not use Match.Inner
 }
 
@@ -147,6 +159,12 @@ func variants(m flow.Match) []ruleMatch {
 	var out []ruleMatch
 	for _, f := range slices.Concat(ruleFamilies(m), labelled(m)) {
 		tagged := []ruleMatch{{Match: f}}
+		if f.IPIP != nil {
+			tagged = nil
+			for _, n := range f.IPIPProtocols() {
+				tagged = append(tagged, ruleMatch{Match: f, ipip: n})
+			}
+		}
 		for range m.VLAN {
 			var next []ruleMatch
 			for _, t := range tagged {
@@ -217,7 +235,7 @@ func ruleFamilies(m flow.Match) []flow.Match {
 }
 
 func needsIP(m flow.Match) bool {
-	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
+	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 }
 
 // protocol returns the protocol above IP that a match asks for.
@@ -225,10 +243,12 @@ func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 	switch {
 	case m.TCP != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoTCP, Mask: 0xff}
-	case m.UDP != nil: // also for VXLAN, since flow.Match.Expand adds the port
+	case m.UDP != nil: // also for tunnels over UDP, since flow.Match.Expand adds the port
 		return flow.Masked[uint8]{Value: flow.ProtoUDP, Mask: 0xff}
 	case m.GRE != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoGRE, Mask: 0xff}
+	case m.IPIP != nil:
+		return flow.Masked[uint8]{Value: m.ipip, Mask: 0xff}
 	case m.ESP != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoESP, Mask: 0xff}
 	case m.ICMP != nil && m.IPv6 != nil:

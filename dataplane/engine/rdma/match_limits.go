@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -13,6 +14,9 @@ func limits(m flow.Match, by steeringAPI) error {
 	}
 	if g := m.GRE; g != nil && g.Key.Mask != 0 && by == withVerbs {
 		return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
+	}
+	if err := flexTunnel(m, by); err != nil {
+		return err
 	}
 	in := m.Inner()
 	if in == nil {
@@ -27,6 +31,33 @@ func limits(m flow.Match, by steeringAPI) error {
 		return refusal("inner any", "no field asks for a whole header of the tunnel", "leave \"inner any\" out")
 	}
 	return limitsOf(*in, by, "inner ")
+}
+
+// flexTunnel returns the reason against the tunnels that NICs parse by a flex parser, or nil if the match asks for nothing of
+// their headers or inside: then the protocol or the port decides. A device has one profile of flex parsers, and says in no
+// capability how it treats versions, options and extension headers.
+func flexTunnel(m flow.Match, by steeringAPI) error {
+	const noSpec = "there is no spec for it"
+	parser := func(of, profile string) string {
+		return fmt.Sprintf("it takes a flex parser that is set up for %s (mlxconfig FLEX_PARSER_PROFILE_ENABLE=%s), and no document says which headers it takes", of, profile)
+	}
+	switch {
+	case m.IPIP != nil && m.IPIP.Inner != nil:
+		return refusal("ipip inner", parser("IP in IP", "0"), useXDP)
+	case m.Geneve != nil && *m.Geneve != flow.Geneve{}:
+		if by == withVerbs {
+			return refusal("geneve", noSpec, useXDP)
+		}
+		return refusal("geneve", parser("Geneve", "0 or 1"), useXDP)
+	case m.GTPU != nil && *m.GTPU != flow.GTPU{}:
+		if by == withVerbs {
+			return refusal("gtpu", noSpec, useXDP)
+		}
+		return refusal("gtpu", parser("GTP-U", "3"), useXDP)
+	case m.MPLSUDP != nil && *m.MPLSUDP != flow.MPLSUDP{}:
+		return refusal("mplsudp", parser("MPLS", "1"), useXDP)
+	}
+	return nil
 }
 
 const useXDP = "leave the flow to backend auto or xdp"
@@ -180,9 +211,9 @@ func (l headerLevel) tcp() error {
 	return l.ports(t.Ports)
 }
 
-// udp has nothing against VXLAN, whose port is not 0.
+// udp has nothing against a tunnel over UDP, whose port is not 0.
 func (l headerLevel) udp() error {
-	if l.m.UDP == nil || l.m.VXLAN != nil {
+	if l.m.UDP == nil || l.m.TunnelPort() != 0 {
 		return nil
 	}
 	return l.ports(*l.m.UDP)

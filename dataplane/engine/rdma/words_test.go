@@ -31,6 +31,10 @@ var words = []string{
 	"incomplete",
 	"vxlan", "vxlan vni 5", "vxlan inner any", "vxlan vni 5 inner tcp dport 80", "vxlan inner untagged",
 	"gre", "gre key 7", "gre inner any", "gre inner ipv4", "gre key 7 inner mpls label 16",
+	"ipip", "ipip inner any", "ipip inner ipv4 dst 192.0.2.10", "ipv6 ipip inner ipv6",
+	"geneve", "geneve vni 5", "geneve inner any", "geneve vni 5 inner tcp dport 80",
+	"gtpu", "gtpu teid 0x00001000", "gtpu inner any", "gtpu teid 0x00001000 inner ipv4 src 10.45.0.2",
+	"mplsudp", "mplsudp label 16", "mplsudp tc 5", "mplsudp bos 1", "mplsudp ttl 64", "mplsudp inner ipv4",
 }
 
 // The table in docs/flows.md must say what limits says. Package xdp tests the columns of XDP and TCX.

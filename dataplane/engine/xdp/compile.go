@@ -67,11 +67,26 @@ func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16,
 	for _, m := range families(f.Match) {
 		r := common
 		r.outer(m)
-		out = append(out, xdp.Rule{
-			Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
-		})
+		for _, r := range r.protocols(m) {
+			out = append(out, xdp.Rule{
+				Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
+			})
+		}
 	}
 	return out, nil
+}
+
+// protocols splits a rule of IP in IP by the protocol number, which says the version of IP inside.
+func (r rule) protocols(m flow.Match) []rule {
+	if m.IPIP == nil {
+		return []rule{r}
+	}
+	var out []rule
+	for _, n := range m.IPIPProtocols() {
+		r.Key.Out.Proto, r.Mask.Out.Proto = n, 0xff
+		out = append(out, r)
+	}
+	return out
 }
 
 // families splits a match of ICMP without a family into one of IPv4 and one of IPv6, because the protocol numbers differ.
@@ -104,23 +119,25 @@ type rule struct {
 func (r *rule) flag(f xdp.Flags, on bool) { setFlag(&r.Key.Out, &r.Mask.Out, f, on) }
 
 func (r *rule) outer(m flow.Match) {
-	if m.VXLAN != nil { // the port makes the packet VXLAN, whatever the udp clause says
+	if port := m.TunnelPort(); port != 0 { // the port makes the packet one of the tunnel, whatever the udp clause says
 		var udp flow.Ports
 		if m.UDP != nil {
 			udp = *m.UDP
 		}
-		udp.Dst = flow.Port{Value: flow.PortVXLAN, Mask: 0xffff}
+		udp.Dst = flow.Port{Value: port, Mask: 0xffff}
 		m.UDP = &udp
 	}
 	headers(&r.Key.Out, &r.Mask.Out, &r.Ports[0], m)
 	k, mask := &r.Key.Out, &r.Mask.Out
-	if v := m.VXLAN; v != nil {
-		if v.Inner != nil || v.VNI.Mask != 0 {
+	if m.GRE == nil { // every other tunnel has the one flag
+		number := tunnelNumber(m)
+		if m.Inner() != nil || number.Mask != 0 {
 			r.flag(xdp.FlagTunnel, true)
 		}
-		// The VNI takes the first three bytes of its word.
-		binary.BigEndian.PutUint32(k.Tunnel[:], v.VNI.Value<<8)
-		binary.BigEndian.PutUint32(mask.Tunnel[:], v.VNI.Mask<<8)
+		if number.Mask != 0 {
+			binary.BigEndian.PutUint32(k.Tunnel[:], number.Value)
+			binary.BigEndian.PutUint32(mask.Tunnel[:], number.Mask)
+		}
 	}
 	if g := m.GRE; g != nil {
 		k.Proto, mask.Proto = flow.ProtoGRE, 0xff
@@ -136,6 +153,28 @@ func (r *rule) outer(m flow.Match) {
 	if in := m.Inner(); in != nil {
 		headers(&r.Key.In, &r.Mask.In, &r.Ports[1], *in)
 	}
+}
+
+// tunnelNumber returns what a match asks of the number in the header of a tunnel other than GRE, as a packet has it.
+func tunnelNumber(m flow.Match) flow.Masked[uint32] {
+	vni := func(n flow.Masked[uint32]) flow.Masked[uint32] { // the first three bytes of their word
+		return flow.Masked[uint32]{Value: n.Value << 8, Mask: n.Mask << 8}
+	}
+	switch {
+	case m.VXLAN != nil:
+		return vni(m.VXLAN.VNI)
+	case m.Geneve != nil:
+		return vni(m.Geneve.VNI)
+	case m.GTPU != nil:
+		return m.GTPU.TEID
+	case m.MPLSUDP != nil:
+		e := &m.MPLSUDP.MPLS
+		return flow.Masked[uint32]{
+			Value: mplsEntry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value),
+			Mask:  mplsEntry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask),
+		}
+	}
+	return flow.Masked[uint32]{}
 }
 
 func setFlag(k, mask *xdp.Headers, f xdp.Flags, on bool) {

@@ -134,11 +134,15 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 		return []gopacket.SerializableLayer{gopacket.Payload(binary.BigEndian.AppendUint32(nil, p.spi)), payload}
 	case 17:
 		udp := &layers.UDP{SrcPort: layers.UDPPort(p.sport), DstPort: layers.UDPPort(p.dport)}
-		if p.inner == nil || !p.vxlan {
+		if p.inner == nil || p.kind.port() == 0 {
 			return []gopacket.SerializableLayer{udp, payload}
 		}
-		vxlan := &layers.VXLAN{ValidIDFlag: !often(rng, 12), VNI: p.vni}
-		return append([]gopacket.SerializableLayer{udp, vxlan}, p.inner.link(rng)...)
+		return append([]gopacket.SerializableLayer{udp}, p.overUDP(rng)...)
+	case 4, 41:
+		if p.inner == nil || p.kind != ipip {
+			break
+		}
+		return p.inner.network(rng)
 	case 1:
 		return []gopacket.SerializableLayer{&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(p.typ, p.code)}, payload}
 	case 58:
@@ -159,16 +163,64 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 				b = binary.BigEndian.AppendUint32(b, rng.Uint32())
 			}
 		}
-		stack := []gopacket.SerializableLayer{gopacket.Payload(b)}
-		if p.gre.typ == 0x6558 {
-			return append(stack, p.inner.link(rng)...)
-		}
-		if mpls(p.gre.typ) {
-			return append(stack, p.inner.labels(rng)...)
-		}
-		return append(stack, p.inner.network(rng)...)
+		return append([]gopacket.SerializableLayer{gopacket.Payload(b)}, p.typed(rng, p.gre.typ)...)
 	}
 	return []gopacket.SerializableLayer{payload}
+}
+
+// overUDP returns the header of a tunnel over UDP, and the packet inside.
+func (p *headers) overUDP(rng *rand.Rand) []gopacket.SerializableLayer {
+	var b gopacket.Payload
+	switch p.kind {
+	case vxlan:
+		header := &layers.VXLAN{ValidIDFlag: !often(rng, 12), VNI: p.vni}
+		return append([]gopacket.SerializableLayer{header}, p.inner.link(rng)...)
+	case geneve:
+		b = append(b, p.geneve.first, uint8(rng.Uint32()))
+		b = binary.BigEndian.AppendUint16(b, p.geneve.typ)
+		b = binary.BigEndian.AppendUint32(b, p.vni<<8|rng.Uint32()&0xff)
+		b = append(b, noise(rng, 4*int(p.geneve.first&0x3f))...)
+		return append([]gopacket.SerializableLayer{b}, p.typed(rng, p.geneve.typ)...)
+	case gtpu:
+		b = append(b, p.gtpu.flags, p.gtpu.typ, 0, 0)
+		b = binary.BigEndian.AppendUint32(b, p.teid)
+		if p.gtpu.flags&7 != 0 {
+			b = append(b, noise(rng, 3)...)
+			b = append(b, p.gtpu.extension(0))
+		}
+		for i, words := range p.gtpu.exts {
+			if p.gtpu.flags&4 == 0 {
+				break
+			}
+			ext := noise(rng, 4*max(1, int(words)))
+			ext[0], ext[len(ext)-1] = words, p.gtpu.extension(i+1)
+			b = append(b, ext...)
+		}
+	case mplsudp:
+		for _, e := range p.stack {
+			b = binary.BigEndian.AppendUint32(b, e)
+		}
+	}
+	return append([]gopacket.SerializableLayer{b}, p.inner.network(rng)...)
+}
+
+// extension returns the type of extension header i, or 0 if there are no more.
+func (h *gtpuHeader) extension(i int) uint8 {
+	if i < len(h.exts) {
+		return 0x85 // a PDU session container
+	}
+	return 0
+}
+
+// typed returns the packet inside a tunnel that says its EtherType.
+func (p *headers) typed(rng *rand.Rand, typ uint16) []gopacket.SerializableLayer {
+	switch {
+	case typ == 0x6558:
+		return p.inner.link(rng)
+	case mpls(typ):
+		return p.inner.labels(rng)
+	}
+	return p.inner.network(rng)
 }
 
 func noise(rng *rand.Rand, n int) gopacket.Payload {

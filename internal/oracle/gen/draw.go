@@ -41,7 +41,7 @@ func drawPort(rng *rand.Rand) uint16 {
 	if often(rng, 6) {
 		return uint16(rng.Uint32())
 	}
-	return one(rng, 0, 53, 80, 443, 1000, uint16(1000+rng.IntN(20)), 1023, 1024, 4789, 65535)
+	return one(rng, 0, 53, 80, 443, 1000, uint16(1000+rng.IntN(20)), 1023, 1024, 4789, 6081, 2152, 6635, 65535)
 }
 
 func drawByte(rng *rand.Rand) uint8 {
@@ -57,6 +57,9 @@ func drawTag(rng *rand.Rand) uint16 { return one[uint16](rng, 0, 1, 7, 100, 4095
 func drawVNI(rng *rand.Rand) uint32 {
 	return one[uint32](rng, 0, 5, 7, 0xffffff, rng.Uint32()&0xffffff)
 }
+
+// drawTEID draws a number in host order.
+func drawTEID(rng *rand.Rand) uint32 { return one(rng, 0, 7, 0x1000, 0xffffffff, rng.Uint32()) }
 
 func drawKey(rng *rand.Rand) uint32 { return one(rng, 0, 7, 0xffffffff, rng.Uint32()) }
 

@@ -88,7 +88,7 @@ func (d drawer) match(outer bool) (m flow.Match) {
 
 // upper draws what a match has above IP.
 func (d drawer) upper(m *flow.Match, outer bool) {
-	upper := d.masks.IntN(9)
+	upper := d.masks.IntN(13)
 	if !outer && upper > 6 {
 		upper = 5 // draw nothing, because there is no match of a tunnel in a tunnel
 	}
@@ -128,7 +128,32 @@ func (d drawer) upper(m *flow.Match, outer bool) {
 		m.GRE = new(flow.GRE)
 		masked(d, &m.GRE.Key, 32, drawKey)
 		m.GRE.Inner = d.inner()
+	case 9:
+		m.IPIP = &flow.IPIP{Inner: d.innerIP()}
+	case 10:
+		m.Geneve = new(flow.Geneve)
+		masked(d, &m.Geneve.VNI, 24, drawVNI)
+		m.Geneve.Inner = d.inner()
+	case 11:
+		m.GTPU = new(flow.GTPU)
+		masked(d, &m.GTPU.TEID, 32, drawTEID)
+		m.GTPU.Inner = d.innerIP()
+	case 12:
+		m.MPLSUDP = new(flow.MPLSUDP)
+		if !often(d.masks, 3) {
+			m.MPLSUDP.MPLS = *d.mpls()
+		}
+		m.MPLSUDP.Inner = d.innerIP()
 	}
+}
+
+// innerIP is inner without the layers below IP.
+func (d drawer) innerIP() *flow.Match {
+	in := d.inner()
+	if in != nil {
+		in.Eth, in.VLAN, in.Untagged, in.MPLS = nil, nil, false, nil
+	}
+	return in
 }
 
 // bare draws a clause of a protocol that is valid together with "incomplete", or none.

@@ -13,7 +13,7 @@ import (
 
 // A differential test is worth nothing if the drawn packets never hit, always hit, or never hit two flows. So check the mixture.
 func TestDrawnPacketsHitAndMiss(t *testing.T) {
-	const sets, packets = 200, 100
+	const sets, packets = 400, 100
 	var hit, contested, missed int
 	kinds := map[string]int{}
 	for seed := range uint64(sets) {
@@ -29,7 +29,11 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 				"eth": m.Eth != nil, "vlan": len(m.VLAN) == 1, "qinq": len(m.VLAN) == 2, "ipv4": m.IPv4 != nil, "ipv6": m.IPv6 != nil,
 				"tcp": m.TCP != nil, "udp": m.UDP != nil, "icmp": m.ICMP != nil, "vxlan": m.VXLAN != nil, "gre": m.GRE != nil,
 				"incomplete":  m.Incomplete,
-				"inner":       m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
+				"inner":       m.Inner() != nil,
+				"ipip":        m.IPIP != nil,
+				"geneve":      m.Geneve != nil,
+				"gtpu":        m.GTPU != nil,
+				"mplsudp":     m.MPLSUDP != nil,
 				"frag":        m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
 				"frag6":       m.IPv6 != nil && m.IPv6.Fragment != flow.FragmentAny,
 				"untagged":    m.Untagged,
@@ -73,7 +77,8 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	for _, kind := range []string{
 		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range", "flags", "esp", "spi", "mpls", "mpls inside",
 		"hit esp", "hit mpls", "hit mpls inside",
-		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
+		"ipip", "geneve", "gtpu", "mplsudp",
+		"hit vxlan inner", "hit gre inner", "hit ipip inner", "hit geneve inner", "hit gtpu inner", "hit mplsudp inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
 		if kinds[kind] < 20 {
 			t.Errorf("%s: drawn %d times", kind, kinds[kind])
@@ -91,6 +96,14 @@ func shapeOf(m flow.Match) string {
 		return "vxlan inner"
 	case m.GRE != nil && m.GRE.Inner != nil:
 		return "gre inner"
+	case m.IPIP != nil && m.IPIP.Inner != nil:
+		return "ipip inner"
+	case m.Geneve != nil && m.Geneve.Inner != nil:
+		return "geneve inner"
+	case m.GTPU != nil && m.GTPU.Inner != nil:
+		return "gtpu inner"
+	case m.MPLSUDP != nil && m.MPLSUDP.Inner != nil:
+		return "mplsudp inner"
 	case m.TCP != nil:
 		return "tcp"
 	case m.UDP != nil:
