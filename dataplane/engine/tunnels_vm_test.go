@@ -3,8 +3,10 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -43,15 +45,21 @@ func TestKernelTunnelsAreCountedInside(t *testing.T) {
 				flow.Flow{Name: "miss", Match: match(t, c.miss), Priority: 1})
 			near, far := b.wire.Near, b.wire.Far
 			underlay(t, b.wire)
-			ip(t, far, fmt.Sprintf("addr add fd77::2/64 dev %s nodad\nneigh replace fd77::1 lladdr %s dev %s nud permanent", far.Name, near.MAC, far.Name))
+			upper := &lab.End{NS: far.NS, Name: "upper"}
+			if err := errors.Join(far.AddAddr(netip.MustParsePrefix("fd77::2/64")), far.AddNeighbor(netip.MustParseAddr("fd77::1"), near.MAC)); err != nil {
+				t.Fatal(err)
+			}
 			if c.gtp {
 				addGTP(t, far)
 			} else {
 				ip(t, far, strings.ReplaceAll(c.setup, "FAR", far.Name))
 			}
-			ip(t, far, "link set upper up\naddr add 192.0.2.2/24 dev upper\naddr add 2001:db8::2/64 dev upper nodad")
+			ip(t, far, "link set upper up")
+			if err := errors.Join(upper.AddAddr(netip.MustParsePrefix("192.0.2.2/24")), upper.AddAddr(netip.MustParsePrefix("2001:db8::2/64"))); err != nil {
+				t.Fatal(err)
+			}
 			if strings.Contains(c.setup, "address") {
-				ip(t, far, fmt.Sprintf("neigh replace %s lladdr 02:00:00:00:00:0a dev upper nud permanent", c.dst))
+				ip(t, far, fmt.Sprintf("neigh replace %s lladdr 02:00:00:00:00:0a dev upper nud permanent", c.dst)) // nobody answers
 			}
 
 			e := b.start(t)
@@ -114,7 +122,7 @@ func addGTP(t *testing.T, end *lab.End) {
 			return err
 		}
 		return netlink.GTPPDPAdd(up, &netlink.PDP{
-			Version: 1, PeerAddress: net.IPv4(10, 77, 0, 1), MSAddress: net.IPv4(192, 0, 2, 1), ITEI: 0x65, OTEI: 0x64,
+			Version: 1, PeerAddress: net.IPv4(10, 77, 0, 1).To4(), MSAddress: net.IPv4(192, 0, 2, 1).To4(), ITEI: 0x65, OTEI: 0x64,
 		})
 	})
 	if err != nil {
