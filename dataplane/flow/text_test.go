@@ -356,6 +356,7 @@ func FuzzParseMatch(f *testing.F) {
 	for _, text := range []string{
 		"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",
 		"vxlan vni 5 inner eth src 02:00:00:00:00:00/ff:00:00:00:00:00 icmp type 8", "gre key 7/0xff inner any",
+		"ipv6 ipip inner ipv4 udp dport 1-9", "udp sport 7 geneve vni 5/0xff inner vlan id 9", "gtpu teid 0x1000 inner ipv6", "mplsudp label 16 bos 1 inner any",
 		"ipv6 src ::1/::ff label 0x1 nexthdr 0 tclass 1/1 hoplimit 3", "ipv4 frag any proto 47", "inner inner", "ipv4 src src",
 		"tcp dport != 80", "tcp dport { 80, 443 } udp", "udp sport 7-7", "ipv4 dscp ef arp op 1 tcp", "dport!=80 tcp dport>=65535 sport <0",
 	} {
