@@ -39,7 +39,7 @@ func limits(m flow.Match, by steeringAPI) error {
 func flexTunnel(m flow.Match, by steeringAPI) error {
 	const noSpec = "there is no spec for it"
 	parser := func(of, profile string) string {
-		return fmt.Sprintf("it takes a flex parser that is set up for %s (mlxconfig FLEX_PARSER_PROFILE_ENABLE=%s), and no document says which headers it takes", of, profile)
+		return fmt.Sprintf("it takes a flex parser that is set up for %s (mlxconfig FLEX_PARSER_PROFILE_ENABLE=%s), whose checks are not documented", of, profile)
 	}
 	switch {
 	case m.IPIP != nil && m.IPIP.Inner != nil:
