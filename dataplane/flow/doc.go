@@ -18,8 +18,10 @@
 //	       | "vlan"  { "id" number | "pcp" number | "dei" number }
 //	       | "untagged"
 //	       | "mpls"  { "label" number | "tc" number | "bos" number | "ttl" number }
-//	       | "ipv4"  { "src" addr | "dst" addr | "proto" number | "tos" number | "ttl" number | "frag" frag }
-//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number | "tclass" number | "hoplimit" number | "frag" frag }
+//	       | "ipv4"  { "src" addr | "dst" addr | "proto" number | "tos" number
+//	                 | "dscp" number | "ecn" number | "ttl" number | "frag" frag }
+//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number
+//	                 | "tclass" number | "dscp" number | "ecn" number | "hoplimit" number | "frag" frag }
 //	       | "tcp"   { "sport" port | "dport" port | "flags" flags }
 //	       | "udp"   { "sport" port | "dport" port }
 //	       | "icmp"  { "type" number | "code" number }
@@ -31,8 +33,9 @@
 //	       | "geneve"  { "vni" number } [ "inner" match ]
 //	       | "gtpu"    { "teid" number } [ "inner" match ]
 //	       | "mplsudp" { "label" number | "tc" number | "bos" number | "ttl" number } [ "inner" match ] .
-//	number = digits [ "/" digits ] .                  value, or value/mask
-//	port   = number | digits "-" digits .             or first-last, both inclusive
+//	number = value [ "/" digits ] .                   value, or value/mask
+//	port   = number | value "-" value .               or first-last, both inclusive
+//	value  = digits | name .                          https for a port, gre for proto, ef for dscp; printed as digits
 //	addr   = address [ "/" ( length | address ) ] .   192.0.2.1, 10.0.0.0/8, 10.0.0.1/255.0.0.255
 //	mac    = address [ "/" address ] .                02:00:00:00:00:00/ff:ff:ff:00:00:00
 //	frag   = "any" | "no" | "yes" | "first" | "later" .
@@ -45,5 +48,8 @@
 // tunnel.
 //
 // Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key, spi and teid 32, the type of eth 16,
-// tc 3, bos 1, and all others 8. A value must not have bits outside its mask.
+// tc 3, bos 1, dscp 6, ecn 2, and all others 8. A value must not have bits outside its mask.
+//
+// Ports, proto, nexthdr, dscp, ecn and the types of eth and icmp have names. A name of an ICMP type that has two numbers needs
+// the clause ipv4 or ipv6. dscp and ecn are parts of tos and tclass: [Match.String] writes the word whose bits are asked for.
 package flow

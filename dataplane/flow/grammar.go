@@ -19,7 +19,7 @@ type field struct {
 	bits int  // width of the header field
 	hex  bool // written in hexadecimal
 	// ref returns a pointer to the field: *Masked[uint8|uint16|uint32|TCPFlags], *MAC, *Addr4, *Addr6, *Port or
-	// *Fragment. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
+	// *Fragment, or a part. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
 	ref func(m *Match, i int) any
 }
 
@@ -47,6 +47,8 @@ var clauses = []clause{
 		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
 		{"proto", 8, false, func(m *Match, _ int) any { return &m.IPv4.Proto }},
 		{"tos", 8, true, func(m *Match, _ int) any { return &m.IPv4.TOS }},
+		{"dscp", 6, false, func(m *Match, _ int) any { return part{&m.IPv4.TOS, 2, 6} }},
+		{"ecn", 2, false, func(m *Match, _ int) any { return part{&m.IPv4.TOS, 0, 2} }},
 		{"ttl", 8, false, func(m *Match, _ int) any { return &m.IPv4.TTL }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv4.Fragment }},
 	}},
@@ -56,6 +58,8 @@ var clauses = []clause{
 		{"label", 20, true, func(m *Match, _ int) any { return &m.IPv6.FlowLabel }},
 		{"nexthdr", 8, false, func(m *Match, _ int) any { return &m.IPv6.NextHeader }},
 		{"tclass", 8, true, func(m *Match, _ int) any { return &m.IPv6.TrafficClass }},
+		{"dscp", 6, false, func(m *Match, _ int) any { return part{&m.IPv6.TrafficClass, 2, 6} }},
+		{"ecn", 2, false, func(m *Match, _ int) any { return part{&m.IPv6.TrafficClass, 0, 2} }},
 		{"hoplimit", 8, false, func(m *Match, _ int) any { return &m.IPv6.HopLimit }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv6.Fragment }},
 	}},
@@ -167,7 +171,28 @@ func Fields(clause string) []string {
 	return names
 }
 
-// number returns a *Masked of any width as 32 bits. ok is false for other fields.
+// part is some bits of another field of the clause: DSCP and ECN are parts of the type of service. A match that asks for
+// exactly one part is written by the word of the part, and any other by the word of the whole field.
+type part struct {
+	of          *Masked[uint8]
+	shift, bits int
+}
+
+// exact reports whether the match asks for all bits of the part, and for no others of the field.
+func (p part) exact() bool { return uint32(p.of.Mask) == ones(p.bits)<<p.shift }
+
+// sharing returns the fields of a clause that have bits of the field, by name.
+func (f *field) sharing() []string {
+	switch f.name {
+	case "tos", "tclass":
+		return []string{"dscp", "ecn"}
+	case "dscp", "ecn":
+		return []string{"tos", "tclass"}
+	}
+	return nil
+}
+
+// number returns a *Masked of any width, or a part, as 32 bits. ok is false for other fields.
 func number(ref any) (value, mask uint32, ok bool) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
@@ -178,11 +203,13 @@ func number(ref any) (value, mask uint32, ok bool) {
 		return uint32(p.Value), uint32(p.Mask), true
 	case *Masked[uint32]:
 		return p.Value, p.Mask, true
+	case part:
+		return uint32(p.of.Value) >> p.shift & ones(p.bits), uint32(p.of.Mask) >> p.shift & ones(p.bits), true
 	}
 	return 0, 0, false
 }
 
-// setNumber sets a *Masked of any width. The caller has checked that both numbers fit.
+// setNumber sets a *Masked of any width, or a part. The caller has checked that both numbers fit.
 func setNumber(ref any, value, mask uint32) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
@@ -193,6 +220,10 @@ func setNumber(ref any, value, mask uint32) {
 		p.Value, p.Mask = uint16(value), uint16(mask)
 	case *Masked[uint32]:
 		p.Value, p.Mask = value, mask
+	case part:
+		others := ^uint8(ones(p.bits) << p.shift)
+		p.of.Value = p.of.Value&others | uint8(value<<p.shift)
+		p.of.Mask = p.of.Mask&others | uint8(mask<<p.shift)
 	}
 }
 

@@ -37,22 +37,6 @@ func cutOperator(text string) (operator, rest string) {
 	return "", text
 }
 
-// services has the ports of services that users write by name.
-var services = map[string]uint16{
-	"bgp": 179, "dhcp": 67, "dns": 53, "domain": 53, "ftp": 21, "http": 80, "https": 443, "imap": 143, "imaps": 993, "kerberos": 88, "ldap": 389,
-	"ldaps": 636, "mqtt": 1883, "mysql": 3306, "nfs": 2049, "ntp": 123, "postgresql": 5432, "quic": 443, "rdp": 3389, "redis": 6379,
-	"roce": 4791, "rocev2": 4791, "sip": 5060, "smtp": 25, "snmp": 161, "ssh": 22, "syslog": 514, "telnet": 23,
-}
-
-// datagrams lists the services that use UDP.
-var datagrams = []string{"dhcp", "dns", "domain", "ntp", "quic", "roce", "rocev2", "sip", "snmp", "syslog"}
-
-// protocols and etherTypes have the numbers of protocols without a clause, above IP and above Ethernet.
-var (
-	protocols  = map[string]uint8{"ah": 51, "dccp": 33, "eigrp": 88, "igmp": 2, "ospf": 89, "pim": 103, "rsvp": 46, "sctp": 132, "udplite": 136, "vrrp": 112}
-	etherTypes = map[string]uint16{"arp": 0x0806, "eapol": 0x888e, "lacp": 0x8809, "lldp": 0x88cc, "macsec": 0x88e5, "pppoe": 0x8864, "ptp": 0x88f7, "rarp": 0x8035}
-)
-
 // synonyms has the clauses by their names in other tools.
 var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan",
 	"ipinip": "ipip", "ip-in-ip": "ipip", "ipxip": "ipip", "ip6tnl": "ipv6 ipip",
@@ -73,6 +57,7 @@ var aliases = map[string]string{
 // namesake has, by clause, fields that users call by their name in another clause, such as "ttl" of ipv6.
 var namesake = map[string]map[string]string{
 	"eth":  {"proto": "type"},
+	"ipv4": {"diffserv": "dscp"},
 	"ipv6": {"tc": "tclass", "tos": "tclass", "ttl": "hoplimit", "proto": "nexthdr"},
 }
 

@@ -53,6 +53,7 @@ type parser struct {
 	at    int // the next word
 	errs  ParseErrors
 	spots []spot
+	icmp  []icmpName
 }
 
 // spot is the word of a clause, or of a field of it.
@@ -68,6 +69,9 @@ func parse(words []word, end int) (Match, error) {
 		p.fail(0, "the match is empty: expected a protocol ("+oneOf(Clauses())+")", `write "any" to match every packet`)
 	}
 	p.match("", &m, false)
+	for _, n := range p.icmp {
+		p.resolve(n)
+	}
 	p.check(&m)
 	if len(p.errs) > 0 {
 		slices.SortStableFunc(p.errs, func(a, b *ParseError) int { return a.Index - b.Index })
@@ -200,7 +204,7 @@ func (p *parser) unknown(path string, open fields) fields {
 	p.fail(index, message, suggestion)
 
 	lower := strings.ToLower(text)
-	if protocols[lower] != 0 || etherTypes[lower] != 0 {
+	if isProtocol(lower) && synonyms[lower] == "" && clauseNamed(lower) == nil {
 		p.skipFields() // this protocol has no clause, so none of its fields is known
 		return open
 	}
@@ -234,17 +238,28 @@ func (p *parser) field(open fields, f *field) {
 	if (f.name == "proto" || f.name == "nexthdr" || f.name == "type") && clauseNamed(value) != nil {
 		suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
 	}
-	if keyword(value) && !p.words[p.at].value && !(f.isFragment() && value == wordAny) {
+	if keyword(value) && !p.words[p.at].value && !f.hasWord(value) {
 		p.fail(p.at, fmt.Sprintf("expected %s after %q", f.expects(), f.name), suggestion)
 		return
 	}
 	if p.given(open.path, f.name) {
 		p.fail(index, "given twice", "leave one out")
 	}
+	for _, other := range f.sharing() {
+		if p.given(open.path, other) {
+			p.fail(index, fmt.Sprintf("%q and %q have bits in common", f.name, other), "leave one out")
+		}
+	}
 	p.spots = append(p.spots, spot{open.path, f.name, p.at})
 
 	at := p.at
 	p.at++
+	if _, isName := icmpTypes[value]; isName && f.isICMPType() {
+		if !strings.Contains(open.path, "?") { // else the match is thrown away
+			p.icmp = append(p.icmp, icmpName{value, open.match, at})
+		}
+		return
+	}
 	var bad *valueError
 	if err := f.parse(f.ref(open.match, open.tag), value); !errors.As(err, &bad) {
 		return
@@ -303,7 +318,7 @@ func (c *clause) misplaced(m *Match, inside bool) (why, fix string) {
 	return "", ""
 }
 
-// keyword reports whether the word is a clause or a field, which no value can be. The exception is "any" in "frag any".
+// keyword reports whether the word is a clause or a field, which no value can be, apart from those of [field.hasWord].
 func keyword(text string) bool { return keywords()[text] }
 
 var keywords = sync.OnceValue(func() map[string]bool {

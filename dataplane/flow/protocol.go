@@ -12,6 +12,7 @@ const (
 	ProtoICMPv6 = 58
 
 	EtherIPv4          = 0x0800
+	EtherARP           = 0x0806
 	EtherIPv6          = 0x86dd
 	EtherMPLS          = 0x8847
 	EtherMPLSMulticast = 0x8848
