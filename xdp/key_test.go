@@ -83,6 +83,7 @@ func TestConstantsEqualThoseOfTheObject(t *testing.T) {
 		"FT_N_TAGS": needTags, "FT_N_VXLAN": needVXLAN, "FT_N_GRE": needGRE, "FT_N_INNER": needInner,
 		"FT_N_TCPFLAGS": needTCPFlags, "FT_N_ESP": needESP, "FT_N_MPLS": needMPLS, "FT_N_TCPHIGH": needTCPHigh,
 		"FT_N_IPIP": needIPIP, "FT_N_GENEVE": needGeneve, "FT_N_GTPU": needGTPU, "FT_N_MPLSUDP": needMPLSUDP,
+		"FT_N_SCTP": needSCTP, "FT_N_AH": needAH, "FT_N_ARP": needARP,
 	} {
 		if got := need[name]; got != want {
 			t.Errorf("%s: got %#x, want %#x", name, got, want)

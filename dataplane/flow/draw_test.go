@@ -33,8 +33,8 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		bytes(t, m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:])
 		bytes(t, m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:])
 	}
-	upper := rapid.IntRange(0, 15).Draw(t, "upper")
-	if !outer && (upper > 3 && upper < 7 || upper > 10) {
+	upper := rapid.IntRange(0, 18).Draw(t, "upper")
+	if !outer && (upper > 3 && upper < 7 || upper > 10 && upper < 16) {
 		upper = 0
 	}
 	switch upper {
@@ -56,6 +56,14 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		m.Incomplete = true
 	case 9:
 		m.ESP = &flow.ESP{SPI: masked[uint32](t, 32)}
+	case 16:
+		m.SCTP = &flow.SCTP{Ports: *ports(t), Tag: masked[uint32](t, 32)}
+	case 17:
+		m.AH = &flow.AH{SPI: masked[uint32](t, 32)}
+	case 18:
+		m.ARP = &flow.ARP{Op: masked[uint16](t, 16)}
+		bytes(t, m.ARP.Sender.Addr[:], m.ARP.Sender.Mask[:])
+		bytes(t, m.ARP.Target.Addr[:], m.ARP.Target.Mask[:])
 	case 10:
 		m.MPLS = &flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
 	case 6:
@@ -86,7 +94,7 @@ func inner(t *rapid.T) *flow.Match {
 func innerIP(t *rapid.T) *flow.Match {
 	m := inner(t)
 	if m != nil {
-		m.Eth, m.VLAN, m.Untagged, m.MPLS = nil, nil, false, nil
+		m.Eth, m.VLAN, m.Untagged, m.MPLS, m.ARP = nil, nil, false, nil, nil
 	}
 	return m
 }

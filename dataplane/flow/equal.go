@@ -9,9 +9,9 @@ func sameMatch(m, n *Match) bool {
 	if m == nil || n == nil {
 		return m == n
 	}
-	return same(m.Eth, n.Eth) && slices.Equal(m.VLAN, n.VLAN) && m.Untagged == n.Untagged && same(m.MPLS, n.MPLS) &&
+	return same(m.Eth, n.Eth) && slices.Equal(m.VLAN, n.VLAN) && m.Untagged == n.Untagged && same(m.MPLS, n.MPLS) && same(m.ARP, n.ARP) &&
 		same(m.IPv4, n.IPv4) && same(m.IPv6, n.IPv6) && same(m.TCP, n.TCP) && same(m.UDP, n.UDP) &&
-		same(m.ICMP, n.ICMP) && same(m.ESP, n.ESP) && m.Incomplete == n.Incomplete &&
+		same(m.SCTP, n.SCTP) && same(m.ICMP, n.ICMP) && same(m.ESP, n.ESP) && same(m.AH, n.AH) && m.Incomplete == n.Incomplete &&
 		sameVXLAN(m.VXLAN, n.VXLAN) && sameGRE(m.GRE, n.GRE) && sameIPIP(m.IPIP, n.IPIP) &&
 		sameGeneve(m.Geneve, n.Geneve) && sameGTPU(m.GTPU, n.GTPU) && sameMPLSUDP(m.MPLSUDP, n.MPLSUDP)
 }

@@ -62,6 +62,9 @@ func (m *Match) ports() []*Port {
 	if m.UDP != nil {
 		all = append(all, &m.UDP.Src, &m.UDP.Dst)
 	}
+	if m.SCTP != nil {
+		all = append(all, &m.SCTP.Src, &m.SCTP.Dst)
+	}
 	if inner := m.Inner(); inner != nil {
 		all = append(all, inner.ports()...)
 	}
@@ -96,12 +99,15 @@ func (m Match) Clone() Match {
 	c.Eth = copyOf(m.Eth)
 	c.VLAN = slices.Clone(m.VLAN)
 	c.MPLS = copyOf(m.MPLS)
+	c.ARP = copyOf(m.ARP)
 	c.IPv4 = copyOf(m.IPv4)
 	c.IPv6 = copyOf(m.IPv6)
 	c.TCP = copyOf(m.TCP)
 	c.UDP = copyOf(m.UDP)
+	c.SCTP = copyOf(m.SCTP)
 	c.ICMP = copyOf(m.ICMP)
 	c.ESP = copyOf(m.ESP)
+	c.AH = copyOf(m.AH)
 	c.VXLAN = copyOf(m.VXLAN)
 	c.GRE = copyOf(m.GRE)
 	c.IPIP = copyOf(m.IPIP)

@@ -61,12 +61,15 @@ type Match struct {
 	// Untagged matches only Ethernet headers without a VLAN tag.
 	Untagged bool
 	MPLS     *MPLS // cannot be combined with headers behind the label stack
+	ARP      *ARP
 	IPv4     *IPv4
 	IPv6     *IPv6
 	TCP      *TCP
 	UDP      *Ports
+	SCTP     *SCTP
 	ICMP     *ICMP // ICMP over IPv4 and ICMPv6 over IPv6
 	ESP      *ESP
+	AH       *AH // needs IPv4
 	VXLAN    *VXLAN
 	GRE      *GRE
 	IPIP     *IPIP
@@ -170,6 +173,23 @@ type ICMP struct{ Type, Code Masked[uint8] }
 
 // ESP matches an ESP header (RFC 4303). With an SPI set, later fragments do not match.
 type ESP struct{ SPI Masked[uint32] }
+
+// AH matches an authentication header (RFC 4302) as the protocol of IPv4. With an SPI set, later fragments do not match. Behind
+// IPv6 it is an extension header, and no field looks into it.
+type AH struct{ SPI Masked[uint32] }
+
+// SCTP matches the common header of SCTP (RFC 9260). With a field set, later fragments do not match, as for [Ports].
+type SCTP struct {
+	Ports
+	Tag Masked[uint32] // the verification tag
+}
+
+// ARP matches packets of ARP (RFC 826). Without a field it matches every frame of EtherType 0x0806. With one it matches ARP for
+// IPv4 over Ethernet.
+type ARP struct {
+	Op             Masked[uint16]
+	Sender, Target Addr4 // the IPv4 addresses
+}
 
 // MPLS matches the first label stack entry (RFC 3032) of EtherType 0x8847 or 0x8848.
 type MPLS struct {

@@ -42,6 +42,11 @@ var clauses = []clause{
 		{"bos", 1, false, func(m *Match, _ int) any { return &m.MPLS.Bottom }},
 		{"ttl", 8, false, func(m *Match, _ int) any { return &m.MPLS.TTL }},
 	}},
+	{name: "arp", has: func(m *Match) bool { return m.ARP != nil }, add: func(m *Match) { m.ARP = new(ARP) }, fields: []field{
+		{"op", 16, false, func(m *Match, _ int) any { return &m.ARP.Op }},
+		{"sender", 32, false, func(m *Match, _ int) any { return &m.ARP.Sender }},
+		{"target", 32, false, func(m *Match, _ int) any { return &m.ARP.Target }},
+	}},
 	{name: "ipv4", has: func(m *Match) bool { return m.IPv4 != nil }, add: func(m *Match) { m.IPv4 = new(IPv4) }, fields: []field{
 		{"src", 32, false, func(m *Match, _ int) any { return &m.IPv4.Src }},
 		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
@@ -72,12 +77,20 @@ var clauses = []clause{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.UDP.Src }},
 		{"dport", 16, false, func(m *Match, _ int) any { return &m.UDP.Dst }},
 	}},
+	{name: "sctp", has: func(m *Match) bool { return m.SCTP != nil }, add: func(m *Match) { m.SCTP = new(SCTP) }, fields: []field{
+		{"sport", 16, false, func(m *Match, _ int) any { return &m.SCTP.Src }},
+		{"dport", 16, false, func(m *Match, _ int) any { return &m.SCTP.Dst }},
+		{"vtag", 32, true, func(m *Match, _ int) any { return &m.SCTP.Tag }},
+	}},
 	{name: "icmp", has: func(m *Match) bool { return m.ICMP != nil }, add: func(m *Match) { m.ICMP = new(ICMP) }, fields: []field{
 		{"type", 8, false, func(m *Match, _ int) any { return &m.ICMP.Type }},
 		{"code", 8, false, func(m *Match, _ int) any { return &m.ICMP.Code }},
 	}},
 	{name: "esp", has: func(m *Match) bool { return m.ESP != nil }, add: func(m *Match) { m.ESP = new(ESP) }, fields: []field{
 		{"spi", 32, true, func(m *Match, _ int) any { return &m.ESP.SPI }},
+	}},
+	{name: "ah", has: func(m *Match) bool { return m.AH != nil }, add: func(m *Match) { m.AH = new(AH) }, fields: []field{
+		{"spi", 32, true, func(m *Match, _ int) any { return &m.AH.SPI }},
 	}},
 	{name: wordIncomplete, has: func(m *Match) bool { return m.Incomplete }, add: func(m *Match) { m.Incomplete = true }},
 	{name: "vxlan", has: func(m *Match) bool { return m.VXLAN != nil }, add: func(m *Match) { m.VXLAN = new(VXLAN) }, fields: []field{

@@ -14,6 +14,9 @@ func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	if m.MPLS != nil && m.needsIP() {
 		bad("mpls", "headers behind an MPLS label are not looked at", "leave mpls out, or the clauses of IP and above it")
 	}
+	if m.ARP != nil && (m.MPLS != nil || m.needsIP()) {
+		bad("arp", "the match asks for arp, and for another protocol above Ethernet", "make two flows of it")
+	}
 	if m.Untagged && len(m.VLAN) > 0 {
 		bad(wordUntagged, "the match asks for a VLAN tag and for none", "make two flows of it")
 	}
@@ -45,6 +48,8 @@ func (m *Match) etherTypes() []uint32 {
 		return []uint32{EtherMPLS, EtherMPLSMulticast}
 	case m.upper() != 0:
 		return []uint32{EtherIPv4, EtherIPv6}
+	case m.ARP != nil:
+		return []uint32{EtherARP}
 	}
 	return nil
 }
@@ -55,7 +60,7 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	for i := range clauses {
 		c := &clauses[i]
 		switch c.name {
-		case "tcp", "udp", "icmp", "esp":
+		case "tcp", "udp", "sctp", "icmp", "esp", "ah":
 		default:
 			if c.inner == nil {
 				continue
@@ -73,6 +78,13 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 		bad("udp.dport", fmt.Sprintf("%s is looked for at destination port %d only", first, port), `leave "dport" out`)
 	}
 	m.checkInside(bad)
+	switch {
+	case m.AH != nil && m.IPv6 != nil:
+		bad("ah", "behind IPv6 an AH is an extension header, and its SPI has no place in the key of a packet",
+			`write "ipv6 nexthdr ah" for an AH directly behind IPv6`)
+	case m.AH != nil && m.IPv4 == nil:
+		bad("ah", "it is looked for behind IPv4 alone", `write "ipv4 ah"`)
+	}
 	if m.IPv4 != nil {
 		m.checkIPv4(bad, first)
 	}
@@ -87,14 +99,14 @@ func (m *Match) checkInside(bad func(field, cause, fix string)) {
 	if in == nil || m.VXLAN != nil || m.GRE != nil || m.Geneve != nil {
 		return
 	}
-	if in.Eth != nil || len(in.VLAN) > 0 || in.Untagged || in.MPLS != nil {
+	if in.Eth != nil || len(in.VLAN) > 0 || in.Untagged || in.MPLS != nil || in.ARP != nil {
 		name := ""
 		for i := range clauses {
 			if c := &clauses[i]; c.inner != nil && c.has(m) {
 				name = c.name
 			}
 		}
-		bad(name+"."+wordInner, fmt.Sprintf("only IP is looked for inside %s", name), "leave eth, vlan, untagged and mpls out")
+		bad(name+"."+wordInner, fmt.Sprintf("only IP is looked for inside %s", name), "leave eth, vlan, untagged, mpls and arp out")
 	}
 }
 
@@ -127,7 +139,7 @@ func (m *Match) checkLater(bad func(field, cause, fix string), field string, f F
 func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	switch {
 	case !m.Incomplete:
-	case m.completeAbove() || m.GRE != nil || m.IPIP != nil || m.MPLS != nil:
+	case m.completeAbove() || m.GRE != nil || m.IPIP != nil || m.MPLS != nil || m.ARP != nil && *m.ARP != ARP{}:
 		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
 	case m.fragment() == FragmentLater:
 		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
@@ -143,7 +155,8 @@ func (m *Match) looksAbove() bool {
 // packet may end between the ports and the flags.
 func (m *Match) completeAbove() bool {
 	return m.TCP != nil && m.TCP.Flags.Mask != 0 || m.UDP != nil && *m.UDP != Ports{} || m.ICMP != nil && *m.ICMP != ICMP{} ||
-		m.ESP != nil && *m.ESP != ESP{} || m.TunnelPort() != 0 || m.GRE != nil && *m.GRE != GRE{} || m.IPIP != nil && m.IPIP.Inner != nil
+		m.ESP != nil && *m.ESP != ESP{} || m.AH != nil && *m.AH != AH{} || m.SCTP != nil && *m.SCTP != SCTP{} || m.TunnelPort() != 0 ||
+		m.GRE != nil && *m.GRE != GRE{} || m.IPIP != nil && m.IPIP.Inner != nil
 }
 
 // needsIP reports whether only IP packets can match.
@@ -194,6 +207,10 @@ func (m *Match) protocolsOver(clause string, v6 bool) []uint32 {
 			}
 		}
 		return numbers
+	case "ah":
+		return []uint32{ProtoAH}
+	case "sctp":
+		return []uint32{ProtoSCTP}
 	}
 	return []uint32{ProtoUDP} // udp, and the tunnels over it
 }

@@ -58,12 +58,14 @@ var aliases = map[string]string{
 var namesake = map[string]map[string]string{
 	"eth":  {"proto": "type"},
 	"ipv4": {"diffserv": "dscp"},
+	"arp":  {"operation": "op", "opcode": "op", "oper": "op", "src": "sender", "saddr": "sender", "spa": "sender", "dst": "target", "daddr": "target", "tpa": "target"},
+	"sctp": {"tag": "vtag"},
 	"ipv6": {"tc": "tclass", "tos": "tclass", "ttl": "hoplimit", "proto": "nexthdr"},
 }
 
 // numbered has the field that a number directly after a clause probably means: "vlan 100" is "vlan id 100".
-var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport",
-	"geneve": "vni", "gtpu": "teid", "mplsudp": "label",
+var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "ah": "spi", "icmp": "type", "tcp": "dport", "udp": "dport", "sctp": "dport",
+	"geneve": "vni", "gtpu": "teid", "mplsudp": "label", "arp": "op",
 }
 
 // clauseIn returns the clause of a synonym or of a single word: of several clauses the tunnel, or else the first. It returns nil if

@@ -37,7 +37,7 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 		return message, fmt.Sprintf("did you mean %q?", wordUntagged)
 	case open != nil && open.name == "tcp" && slices.Contains(flagWords[:], text):
 		return message, fmt.Sprintf("did you mean %q?", "flags "+text+"/"+text)
-	case open != nil && (open.name == "tcp" || open.name == "udp") && (text == "src" || text == "dst"):
+	case open != nil && open.field("sport") != nil && (text == "src" || text == "dst"):
 		return message, fmt.Sprintf("did you mean %q? addresses belong to ipv4 and ipv6", text[:1]+"port")
 	case len(owners) > 0:
 		addr, _, _ := strings.Cut(value, "/")
@@ -89,6 +89,11 @@ func foreignWord(text, value string, open *clause) string {
 	if strings.ContainsAny(text, "(){}") {
 		return hasNoBrackets
 	}
+	if open != nil {
+		if field := namesake[open.name][lower]; field != "" {
+			return meant(field + " " + clip(value))
+		}
+	}
 	if name, ok := aliases[lower]; ok {
 		return aliased(name, value, open)
 	}
@@ -135,9 +140,6 @@ func foreignWord(text, value string, open *clause) string {
 	}
 	if open == nil {
 		return ""
-	}
-	if field := namesake[open.name][lower]; field != "" {
-		return meant(field + " " + clip(value))
 	}
 	if f := open.field(numbered[open.name]); f != nil && f.accepts(text) {
 		return meant(f.name + " " + clip(text))

@@ -70,6 +70,9 @@ var etherTypes = map[string]uint32{
 	"macsec": 0x88e5, "mpls": EtherMPLS, "pppoe": 0x8864, "pppoe-discovery": 0x8863, "profinet": 0x8892, "ptp": 0x88f7, "rarp": 0x8035,
 }
 
+// operations has those of ARP (RFC 826).
+var operations = map[string]uint32{"request": 1, "reply": 2}
+
 // codePoints has the values of DSCP (RFC 2474, 2597, 3246, 5865, 8622).
 var codePoints = map[string]uint32{"ef": 46, "va": 44, "be": 0, "le": 1,
 	"af11": 10, "af12": 12, "af13": 14, "af21": 18, "af22": 20, "af23": 22, "af31": 26, "af32": 28, "af33": 30, "af41": 34, "af42": 36, "af43": 38,
@@ -131,6 +134,8 @@ func (f *field) names() map[string]uint32 {
 	switch {
 	case f.name == "proto", f.name == "nexthdr":
 		return protocols
+	case f.name == "op":
+		return operations
 	case f.name == "dscp":
 		return codePoints
 	case f.name == "ecn":

@@ -15,11 +15,16 @@ func Overlap(a, b *Flow) bool {
 
 // meet reports whether some packet, or some packet inside a tunnel, can match both.
 func meet(a, b *Match) bool {
-	if a.Incomplete && (b.completeAbove() || b.MPLS != nil) || b.Incomplete && (a.completeAbove() || a.MPLS != nil) {
+	if a.Incomplete && b.complete() || b.Incomplete && a.complete() {
 		return false
 	}
 	return meetUpper(a, b) && meetLink(a, b) && meetTunnel(a, b) &&
 		(meetIPv4(a, b) || meetIPv6(a, b) || meetOther(a, b))
+}
+
+// complete reports whether no packet with incomplete headers matches.
+func (m *Match) complete() bool {
+	return m.completeAbove() || m.MPLS != nil || m.ARP != nil && *m.ARP != ARP{}
 }
 
 // both reports whether some value satisfies both.
@@ -65,6 +70,10 @@ func meetUpper(a, b *Match) bool {
 	case a.ICMP != nil && b.ICMP != nil && !(both(a.ICMP.Type, b.ICMP.Type) && both(a.ICMP.Code, b.ICMP.Code)):
 		return false
 	case a.ESP != nil && b.ESP != nil && !both(a.ESP.SPI, b.ESP.SPI):
+		return false
+	case a.AH != nil && b.AH != nil && !both(a.AH.SPI, b.AH.SPI):
+		return false
+	case a.SCTP != nil && b.SCTP != nil && !(both(a.SCTP.Tag, b.SCTP.Tag) && meetPorts(&a.SCTP.Ports, &b.SCTP.Ports)):
 		return false
 	case a.TCP != nil && b.TCP != nil && !(both(a.TCP.Flags, b.TCP.Flags) && meetPorts(&a.TCP.Ports, &b.TCP.Ports)):
 		return false
@@ -118,7 +127,7 @@ func meetInner(a, b *Match) bool { return a == nil || b == nil || meet(a, b) }
 
 // meetIPv4 reports whether some IPv4 packet can match both. meetLink compares the link layer.
 func meetIPv4(a, b *Match) bool {
-	if a.IPv6 != nil || b.IPv6 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
+	if a.IPv6 != nil || b.IPv6 != nil || a.besideIP() || b.besideIP() || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
 		return false
 	}
 	if parts(a)&parts(b) == 0 {
@@ -148,6 +157,9 @@ func meetProtocol(a, b *Match, v6 bool, fits func(n uint32) bool) bool {
 	}
 }
 
+// besideIP reports whether only packets without an IP header match.
+func (m *Match) besideIP() bool { return m.MPLS != nil || m.ARP != nil }
+
 // Kinds of packets for the fragment field, as a bit set.
 const (
 	partWhole = 1 << iota
@@ -170,7 +182,7 @@ func parts(m *Match) int {
 
 // meetIPv6 reports whether some IPv6 packet can match both. meetLink compares the link layer.
 func meetIPv6(a, b *Match) bool {
-	if a.IPv4 != nil || b.IPv4 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
+	if a.IPv4 != nil || b.IPv4 != nil || a.AH != nil || b.AH != nil || a.besideIP() || b.besideIP() || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
 		return false
 	}
 	if parts(a)&parts(b) == 0 {
@@ -198,6 +210,16 @@ func meetOther(a, b *Match) bool {
 		if !admits(EtherMPLS) && !admits(EtherMPLSMulticast) {
 			return false
 		}
+	}
+	if a.ARP != nil || b.ARP != nil {
+		if a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherARP) || !b.AdmitsEtherType(EtherARP) {
+			return false
+		}
+	}
+	if x, y := a.ARP, b.ARP; x != nil && y != nil && !(both(x.Op, y.Op) &&
+		bothBytes(x.Sender.Addr[:], x.Sender.Mask[:], y.Sender.Addr[:], y.Sender.Mask[:]) &&
+		bothBytes(x.Target.Addr[:], x.Target.Mask[:], y.Target.Addr[:], y.Target.Mask[:])) {
+		return false
 	}
 	return !a.needsIP() && !b.needsIP()
 }

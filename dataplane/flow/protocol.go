@@ -9,7 +9,9 @@ const (
 	ProtoIPv6   = 41 // IPv6 inside
 	ProtoGRE    = 47
 	ProtoESP    = 50
+	ProtoAH     = 51
 	ProtoICMPv6 = 58
+	ProtoSCTP   = 132
 
 	EtherIPv4          = 0x0800
 	EtherARP           = 0x0806
@@ -123,6 +125,8 @@ const (
 	upperGRE
 	upperESP
 	upperIPIP // two protocol numbers, see [Match.IPIPProtocols]
+	upperSCTP
+	upperAH // over IPv4 alone
 )
 
 // upper returns the protocol above IP of the match, or 0 if it has none.
@@ -140,6 +144,10 @@ func (m *Match) upper() int {
 		return upperESP
 	case m.IPIP != nil:
 		return upperIPIP
+	case m.SCTP != nil:
+		return upperSCTP
+	case m.AH != nil:
+		return upperAH
 	}
 	return 0
 }
@@ -152,5 +160,7 @@ func protocolNumber(upper int, v6 bool) uint8 {
 	case upper == upperICMP:
 		return ProtoICMP
 	}
-	return [...]uint8{upperTCP: ProtoTCP, upperUDP: ProtoUDP, upperGRE: ProtoGRE, upperESP: ProtoESP}[upper]
+	return [...]uint8{
+		upperTCP: ProtoTCP, upperUDP: ProtoUDP, upperGRE: ProtoGRE, upperESP: ProtoESP, upperSCTP: ProtoSCTP, upperAH: ProtoAH,
+	}[upper]
 }

@@ -16,6 +16,14 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 	if e := h.mpls; e != nil {
 		m.MPLS = exactEntry(e)
 	}
+	if h.link && h.network == 0x0806 {
+		m.ARP = new(flow.ARP)
+	}
+	if a := h.arp; a != nil {
+		m.ARP.Op = exact(a.op, 16)
+		fill(m.ARP.Sender.Addr[:], m.ARP.Sender.Mask[:], a.sender)
+		fill(m.ARP.Target.Addr[:], m.ARP.Target.Mask[:], a.target)
+	}
 	if ip := h.ip4; ip != nil {
 		m.IPv4 = &flow.IPv4{
 			Proto:    exact(ip.proto, 8),
@@ -76,6 +84,17 @@ func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 		m.ICMP = new(flow.ICMP)
 		if h.icmp != nil {
 			m.ICMP.Type, m.ICMP.Code = exact(h.icmp.typ, 8), exact(h.icmp.code, 8)
+		}
+	case h.upper == 132:
+		m.SCTP = new(flow.SCTP)
+		if h.vtag != nil {
+			m.SCTP.Src, m.SCTP.Dst = flow.Port{Value: h.ports.src, Mask: 0xffff}, flow.Port{Value: h.ports.dst, Mask: 0xffff}
+			m.SCTP.Tag = exact(*h.vtag, 32)
+		}
+	case h.upper == 51 && h.ip4 != nil:
+		m.AH = new(flow.AH)
+		if h.spi != nil {
+			m.AH.SPI = exact(*h.spi, 32)
 		}
 	case h.upper == 50:
 		m.ESP = new(flow.ESP)

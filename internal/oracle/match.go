@@ -7,12 +7,15 @@ func matches(m *flow.Match, h *headers) bool {
 	return matchEth(m, h) &&
 		matchVLAN(m, h) &&
 		matchMPLS(m, h) &&
+		matchARP(m, h) &&
 		matchIPv4(m, h) &&
 		matchIPv6(m, h) &&
 		matchTCP(m, h) &&
 		matchUDP(m, h) &&
+		matchSCTP(m, h) &&
 		matchICMP(m, h) &&
 		matchESP(m, h) &&
+		matchAH(m, h) &&
 		matchVXLAN(m, h) &&
 		matchGRE(m, h) &&
 		matchIPIP(m, h) &&
@@ -55,6 +58,20 @@ func matchEntry(want *flow.MPLS, e *mplsHeader) bool {
 		fieldMatch(e.tc, want.TC) &&
 		fieldMatch(e.bottom, want.Bottom) &&
 		fieldMatch(e.ttl, want.TTL)
+}
+
+func matchARP(m *flow.Match, h *headers) bool {
+	want, a := m.ARP, h.arp
+	switch {
+	case want == nil:
+		return true
+	case *want == flow.ARP{}:
+		return h.link && h.network == 0x0806
+	}
+	return a != nil &&
+		fieldMatch(a.op, want.Op) &&
+		bytesMatch(a.sender, want.Sender.Addr[:], want.Sender.Mask[:]) &&
+		bytesMatch(a.target, want.Target.Addr[:], want.Target.Mask[:])
 }
 
 func matchIPv4(m *flow.Match, h *headers) bool {
@@ -114,6 +131,19 @@ func matchUDP(m *flow.Match, h *headers) bool {
 	return m.UDP == nil || h.upper == 17 && matchPorts(m.UDP, h.ports)
 }
 
+func matchSCTP(m *flow.Match, h *headers) bool {
+	want := m.SCTP
+	switch {
+	case want == nil:
+		return true
+	case h.upper != 132:
+		return false
+	case *want == flow.SCTP{}:
+		return true
+	}
+	return h.vtag != nil && matchPorts(&want.Ports, h.ports) && fieldMatch(*h.vtag, want.Tag)
+}
+
 func matchPorts(want *flow.Ports, ports *portsHeader) bool {
 	if *want == (flow.Ports{}) {
 		return true
@@ -146,6 +176,13 @@ func matchESP(m *flow.Match, h *headers) bool {
 		return true
 	}
 	return h.upper == 50 && (m.ESP.SPI.Mask == 0 || h.spi != nil && fieldMatch(*h.spi, m.ESP.SPI))
+}
+
+func matchAH(m *flow.Match, h *headers) bool {
+	if m.AH == nil {
+		return true
+	}
+	return h.ip4 != nil && h.upper == 51 && (m.AH.SPI.Mask == 0 || h.spi != nil && fieldMatch(*h.spi, m.AH.SPI))
 }
 
 func matchVXLAN(m *flow.Match, h *headers) bool {

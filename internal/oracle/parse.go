@@ -15,12 +15,16 @@ type headers struct {
 	network uint16 // the EtherType, or 0
 	upper   int    // the protocol above IP, or -1
 
+	cutARP bool // the EtherType is that of ARP, and the packet is too short for it
+
 	later bool // a fragment at an offset above 0
 	room  int  // bytes above IP, as the lengths in IP say; the frame may have padding behind them
 
-	ports *portsHeader // of TCP and UDP
+	arp   *arpHeader
+	ports *portsHeader // of TCP, UDP and SCTP
 	flags *uint16      // of TCP, 12 bits
-	spi   *uint32      // of ESP
+	vtag  *uint32      // of SCTP
+	spi   *uint32      // of ESP, and of AH over IPv4
 	icmp  *icmpHeader
 
 	// Tunnels. They are nil if the header is absent, and inside a tunnel.
@@ -44,6 +48,12 @@ type tagHeader struct {
 type mplsHeader struct {
 	label           uint32
 	tc, bottom, ttl uint8
+}
+
+// arpHeader is a packet of ARP for IPv4 over Ethernet.
+type arpHeader struct {
+	op             uint16
+	sender, target []byte
 }
 
 type ip4Header struct {
@@ -114,6 +124,10 @@ func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 		h.parseIPv4(b, tunnels)
 	case 0x86dd:
 		h.parseIPv6(b, tunnels)
+	case 0x0806:
+		if h.link {
+			h.parseARP(b)
+		}
 	case 0x8847, 0x8848:
 		if len(b) >= 4 {
 			entry := parseEntry(b)
@@ -144,6 +158,8 @@ func (h *headers) incomplete() bool {
 		return true
 	case h.network == 0x8847, h.network == 0x8848:
 		return h.mpls == nil
+	case h.cutARP:
+		return true
 	case h.network == 0x0800 && h.ip4 == nil, h.network == 0x86dd && h.ip6 == nil:
 		return true
 	case h.ip6 != nil && h.upper < 0:
@@ -154,12 +170,31 @@ func (h *headers) incomplete() bool {
 		return h.flags == nil
 	case h.upper == 17:
 		return h.ports == nil
-	case h.upper == 50:
+	case h.upper == 132:
+		return h.vtag == nil
+	case h.upper == 50, h.upper == 51:
 		return h.spi == nil
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		return h.icmp == nil
 	}
 	return false
+}
+
+// parseARP parses a packet of ARP. It has fields if it is for IPv4 over Ethernet.
+func (h *headers) parseARP(b []byte) {
+	if len(b) < 28 {
+		h.cutARP = true
+		return
+	}
+	hardware, protocol := be.Uint16(b), be.Uint16(b[2:])
+	if hardware != 1 || protocol != 0x0800 || b[4] != 6 || b[5] != 4 {
+		return
+	}
+	h.arp = &arpHeader{
+		op:     be.Uint16(b[6:]),
+		sender: b[14:18],
+		target: b[24:28],
+	}
 }
 
 func (h *headers) parseIPv4(b []byte, tunnels bool) {
@@ -261,9 +296,20 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 		if len(b) >= 2 {
 			h.icmp = &icmpHeader{typ: b[0], code: b[1]}
 		}
+	case h.upper == 132:
+		if len(b) >= 8 {
+			tag := be.Uint32(b[4:])
+			h.ports = &portsHeader{src: be.Uint16(b), dst: be.Uint16(b[2:])}
+			h.vtag = &tag
+		}
 	case h.upper == 50:
 		if len(b) >= 4 {
 			spi := be.Uint32(b)
+			h.spi = &spi
+		}
+	case h.upper == 51: // behind IPv6 it is an extension header
+		if len(b) >= 8 {
+			spi := be.Uint32(b[4:])
 			h.spi = &spi
 		}
 	case h.upper == 47 && tunnels:

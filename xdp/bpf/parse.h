@@ -28,7 +28,17 @@ static __always_inline __u64 ft_hot(const struct ft_level *l)
 	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->tcp_flags, 5, 1) | FT_PACK(l->flags, 6, 2);
 }
 
-static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+/* 2 bytes as the first 2 of a field of 4. */
+static __always_inline __u32 ft_first16(void *p, __u32 off)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return ft_load16(p, off);
+#else
+	return (__u32)ft_load16(p, off) << 16;
+#endif
+}
+
+static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need)
 {
 	if (p + 20 > end)
 		return NULL;
@@ -137,7 +147,7 @@ static __always_inline __u32 ft_walk_ext(struct ft_frame f, __u32 off, __u8 nh)
 	return flags << FT_WALK_FLAGS;
 }
 
-static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
+static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u64 need, _Bool jumbo)
 {
 	void *next = p + 40;
 
@@ -174,7 +184,7 @@ static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft
 }
 
 /* The first label stack entry of MPLS. Nothing behind it is parsed. */
-static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need)
 {
 	if (p + 4 > end)
 		return;
@@ -183,9 +193,22 @@ static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l
 		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 0), 4, 4);
 }
 
-/* IP and the protocol above it, or MPLS. Returns the start of that protocol's header, or NULL. jumbo: see
+/* ARP. Its fields are there if it is for IPv4 over Ethernet. */
+static __always_inline void ft_parse_arp(void *p, void *end, struct ft_level *l)
+{
+	if (p + 28 > end)
+		return;
+	l->flags &= ~FT_INCOMPLETE;
+	if (ft_load32(p, 0) != bpf_htonl(1 << 16 | ETH_P_IP) || ft_load16(p, 4) != bpf_htons(ETH_ALEN << 8 | 4))
+		return;
+	l->flags |= FT_L4;
+	l->l4 = ft_first16(p, 6);
+	l->addr = FT_PACK(ft_load32(p, 14), 0, 4) | FT_PACK(ft_load32(p, 24), 4, 4);
+}
+
+/* IP and the protocol above it, or ARP, or MPLS. Returns the start of that protocol's header, or NULL. jumbo: see
  * FT_JUMBO. */
-static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
+static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u64 need, _Bool jumbo)
 {
 	void *data = f.data, *end = f.end;
 	__u32 icmp;
@@ -202,6 +225,9 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 		icmp = 58;
 	} else if (need & FT_N_MPLS && (l->type == FT_MPLS_UNICAST || l->type == FT_MPLS_MULTICAST)) {
 		ft_parse_mpls(p, end, l, w, need);
+		return NULL;
+	} else if (need & FT_N_ARP && l->type == bpf_htons(ETH_P_ARP) && l->flags & FT_ETH) {
+		ft_parse_arp(p, end, l);
 		return NULL;
 	} else {
 		if (l->type != FT_TAG_8100 && l->type != FT_TAG_88A8)
@@ -233,16 +259,24 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 			}
 		} else if (l->proto == icmp) {
 			if (p + 2 <= end) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-				l->l4 = ft_load16(p, 0);
-#else
-				l->l4 = (__u32)ft_load16(p, 0) << 16;
-#endif
+				l->l4 = ft_first16(p, 0);
 				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
 		} else if (need & FT_N_ESP && l->proto == 50) {
 			if (p + 4 <= end) {
 				l->l4 = ft_load32(p, 0);
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
+			}
+		} else if (need & FT_N_SCTP && l->proto == 132) {
+			if (p + 8 <= end) {
+				l->l4 = ft_load32(p, 0);
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
+				if (need & FT_N_TAGS)
+					w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 4), 4, 4);
+			}
+		} else if (need & FT_N_AH && l->proto == 51) {
+			if (p + 8 <= end) {
+				l->l4 = ft_load32(p, 4);
 				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
 		} else {
@@ -253,7 +287,7 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 }
 
 /* Reports whether UDP to the port is a tunnel that some rule looks at. */
-static __always_inline _Bool ft_is_tunnel(__u16 port, __u32 need)
+static __always_inline _Bool ft_is_tunnel(__u16 port, __u64 need)
 {
 	return (need & FT_N_VXLAN && port == FT_VXLAN_PORT) || (need & FT_N_GENEVE && port == FT_GENEVE_PORT) ||
 	       (need & FT_N_GTPU && port == FT_GTPU_PORT) || (need & FT_N_MPLSUDP && port == FT_MPLSUDP_PORT);
@@ -341,7 +375,7 @@ static __always_inline __u32 ft_walk_labels(struct ft_frame f, __u32 off)
  * A tunnel's header of any length, off bytes into the frame, behind UDP. Returns the offset of the packet inside, and
  * the type of a packet that has one; or 0 if there is no such header.
  */
-static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u32 need, __u32 off, __u16 port, __u16 *type)
+static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u64 need, __u32 off, __u16 port, __u16 *type)
 {
 	void *p = f.data + (off & f.reach);
 
@@ -379,7 +413,7 @@ static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u32 ne
 static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type, __u32 port)
 {
 	void *data = f.data, *end = f.end;
-	const __u32 outer = FT_CONST(need), need = outer >> FT_N_INNER;
+	const __u64 outer = FT_CONST(need), need = outer >> FT_N_INNER;
 	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE, .room = 14 };
 
 	if (!k)
@@ -417,7 +451,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
  * The tunnel's own header. Returns the start of the inner packet, and its type; or NULL. A header of any length is left to
  * ft_parse_inner: then this returns where it begins, and its port.
  */
-static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type,
+static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need, __u16 *type,
 					     __u16 *port)
 {
 	if (l->proto == 17 && need & FT_N_LONG) {
@@ -467,7 +501,7 @@ static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level
 }
 
 /* Clears the words that the verifier must see written before a rule may read them. */
-static __always_inline void ft_clear(__u64 *w, __u32 need)
+static __always_inline void ft_clear(__u64 *w, __u64 need)
 {
 	if (need & FT_N_IPV6)
 		w[FT_W_ADDR6] = w[FT_W_ADDR6 + 1] = w[FT_W_ADDR6 + 2] = 0;
@@ -480,7 +514,7 @@ static __always_inline void ft_clear(__u64 *w, __u32 need)
 }
 
 /* Every word that a rule may look at, and so the verifier must see written. */
-static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
+static __always_inline void ft_clear_inner(struct ft_key *k, __u64 need)
 {
 	if (need >> FT_N_INNER) {
 		k->w[FT_INNER + FT_W_HOT] = k->w[FT_INNER + FT_W_ADDR] = 0;
@@ -503,7 +537,7 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 static __always_inline __u64 ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 beside)
 {
 	void *data = f.data, *end = f.end;
-	const __u32 need = FT_CONST(need);
+	const __u64 need = FT_CONST(need);
 	struct ft_level l = { .flags = FT_CONST(egress) | FT_INCOMPLETE, .room = 14 };
 	__u64 spare = 0;
 
@@ -521,7 +555,7 @@ static __always_inline __u64 ft_parse_outer(struct ft_frame f, struct ft_key *k,
 	if (p)
 		p = ft_rebase(f, p);
 	l.flags = ft_forget(data, end, l.flags);
-	if (p && need & (FT_N_IPV4 | FT_N_IPV6 | FT_N_MPLS)) {
+	if (p && need & (FT_N_IPV4 | FT_N_IPV6 | FT_N_MPLS | FT_N_ARP)) {
 		p = ft_parse_ip(f, p, &l, k->w, need, beside & FT_JUMBO);
 		if (need & FT_N_TUNNEL && p)
 			p = ft_parse_tunnel(p, end, &l, k->w, need, &type, &port);
@@ -556,7 +590,7 @@ static __always_inline __u64 ft_parse_outer(struct ft_frame f, struct ft_key *k,
 	{                                                                                          \
 		__u64 inner = ft_parse_outer(ft_frame_##name(ctx), k, beside);                     \
                                                                                                    \
-		if (FT_CONST(need) & (FT_N_LONG | -1u << FT_N_INNER) && inner)                     \
+		if (FT_CONST(need) & (FT_N_LONG | -1ULL << FT_N_INNER) && inner)                     \
 			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16 & 0xffff, inner >> 32); \
 	}
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -53,11 +54,14 @@ func Build(m flow.Match) ([]byte, error) {
 func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	v4, v6 := ipOf(m)
 	link := linkOf(m, v4 != nil || v6 != nil)
-	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged {
+	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged && m.ARP == nil {
 		link = nil // GRE and others may carry IP alone; VXLAN adds Ethernet
 	}
 	if e := m.MPLS; e != nil {
 		return append(link, frame.MPLS{Label: or(e.Label, 16), TC: e.TC.Value, TTL: e.TTL.Value})
+	}
+	if m.ARP != nil || v4 == nil && v6 == nil && m.Eth != nil && m.Eth.Type.Value == flow.EtherARP {
+		return append(link, arp(cmp.Or(m.ARP, new(flow.ARP))))
 	}
 	layers = append(link, network(v4, v6, m)...)
 	return append(layers, upper(m, v6 != nil, laterFragment(v4, v6))...)
@@ -65,7 +69,7 @@ func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 
 // ipOf returns the IP header named or implied by m. A header above IP implies IPv4, unless the EtherType says IPv6.
 func ipOf(m flow.Match) (*flow.IPv4, *flow.IPv6) {
-	aboveIP := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
+	aboveIP := m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 	switch {
 	case m.IPv4 != nil || m.IPv6 != nil || !aboveIP:
 		return m.IPv4, m.IPv6
@@ -113,6 +117,22 @@ func network(v4 *flow.IPv4, v6 *flow.IPv6, m flow.Match) []frame.Layer {
 		return ipv6(v6, m)
 	}
 	return nil
+}
+
+func arp(a *flow.ARP) frame.ARP {
+	p := frame.ARP{
+		Op:        or(a.Op, 1),
+		SenderMAC: [6]byte{2, 0, 0, 0, 0, 1},
+		Sender:    netip.MustParseAddr("192.0.2.1"),
+		Target:    netip.MustParseAddr("192.0.2.2"),
+	}
+	if a.Sender.Mask != [4]byte{} {
+		p.Sender = netip.AddrFrom4(a.Sender.Addr)
+	}
+	if a.Target.Mask != [4]byte{} {
+		p.Target = netip.AddrFrom4(a.Target.Addr)
+	}
+	return p
 }
 
 func ipv4(v4 *flow.IPv4, m flow.Match) frame.IPv4 {
@@ -199,6 +219,10 @@ func protocol(m flow.Match) uint8 {
 		return flow.ProtoGRE
 	case m.ESP != nil:
 		return flow.ProtoESP
+	case m.AH != nil:
+		return flow.ProtoAH
+	case m.SCTP != nil:
+		return flow.ProtoSCTP
 	case m.IPIP != nil:
 		return protocolOfIPIP(m)
 	}
@@ -237,6 +261,10 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 		return []frame.Layer{frame.ICMPv6{Type: or(m.ICMP.Type, frame.EchoRequestV6), Code: m.ICMP.Code.Value}}
 	case m.ICMP != nil:
 		return []frame.Layer{frame.ICMP{Type: or(m.ICMP.Type, frame.EchoRequest), Code: m.ICMP.Code.Value}}
+	case m.AH != nil:
+		return []frame.Layer{frame.AuthHeader{SPI: or(m.AH.SPI, 256), Seq: 1}}
+	case m.SCTP != nil:
+		return []frame.Layer{frame.SCTP{Src: port(m.SCTP.Src, 40000), Dst: port(m.SCTP.Dst, 9), Tag: or(m.SCTP.Tag, 1)}}
 	case m.ESP != nil:
 		return []frame.Layer{frame.ESP{SPI: or(m.ESP.SPI, 256), Seq: 1}}
 	case m.GRE != nil:

@@ -55,6 +55,12 @@ import (
 //	esp spi                   exact, but not SPI 0 (as ports),   exact, but not SPI 0 (as ports)
 //	                          nor inside a tunnel: mlx5 sets
 //	                          outer_esp_spi for both levels
+//	ah                        exact, as tcp over IPv4            exact, as tcp over IPv4
+//	ah spi                    refused: no spec                   refused: no field
+//	sctp                      exact, as tcp                      exact, as tcp
+//	sctp ports, tag           refused: no spec                   refused: no field
+//	arp                       exact, by its EtherType            exact, by its EtherType
+//	arp op, sender, target    refused: no spec                   refused: no field
 //	mpls                      exact: two rules, EtherTypes       exact: two rules
 //	                          0x8847 and 0x8848; inside a        (outer_first_mpls); inside a
 //	                          tunnel refused                     tunnel refused
@@ -156,6 +162,9 @@ func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
 
 // variants splits the outer or inner headers of a match by IP family and by the kinds of tags.
 func variants(m flow.Match) []ruleMatch {
+	if m.ARP != nil {
+		m = typed(m, flow.EtherARP)
+	}
 	var out []ruleMatch
 	for _, f := range slices.Concat(ruleFamilies(m), labelled(m)) {
 		tagged := []ruleMatch{{Match: f}}
@@ -191,15 +200,20 @@ func labelled(m flow.Match) (out []flow.Match) {
 		if !m.AdmitsEtherType(t) {
 			continue
 		}
-		one, eth := m, flow.Eth{}
-		if m.Eth != nil {
-			eth = *m.Eth
-		}
-		eth.Type = flow.Masked[uint16]{Value: t, Mask: 0xffff}
-		one.Eth = &eth
-		out = append(out, one)
+		out = append(out, typed(m, t))
 	}
 	return out
+}
+
+// typed returns the match with an EtherType.
+func typed(m flow.Match, t uint16) flow.Match {
+	eth := flow.Eth{}
+	if m.Eth != nil {
+		eth = *m.Eth
+	}
+	eth.Type = flow.Masked[uint16]{Value: t, Mask: 0xffff}
+	m.Eth = &eth
+	return m
 }
 
 // mplsEntry returns the label stack entry that a match asks for, and its mask.
@@ -235,7 +249,7 @@ func ruleFamilies(m flow.Match) []flow.Match {
 }
 
 func needsIP(m flow.Match) bool {
-	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
+	return m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 }
 
 // protocol returns the protocol above IP that a match asks for.
@@ -251,6 +265,10 @@ func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 		return flow.Masked[uint8]{Value: m.ipip, Mask: 0xff}
 	case m.ESP != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoESP, Mask: 0xff}
+	case m.AH != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoAH, Mask: 0xff}
+	case m.SCTP != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoSCTP, Mask: 0xff}
 	case m.ICMP != nil && m.IPv6 != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoICMPv6, Mask: 0xff}
 	case m.ICMP != nil:

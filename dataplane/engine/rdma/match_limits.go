@@ -65,7 +65,7 @@ const useXDP = "leave the flow to backend auto or xdp"
 // limitsOf checks the outer or the inner headers. It returns the reason against the first header, from the outside in.
 func limitsOf(m flow.Match, by steeringAPI, in string) error {
 	l := headerLevel{m, by, in}
-	return cmp.Or(l.incomplete(), l.eth(), l.tags(), l.ipv4(), l.ipv6(), l.icmp(), l.mpls(), l.esp(), l.tcp(), l.udp())
+	return cmp.Or(l.incomplete(), l.eth(), l.tags(), l.ipv4(), l.ipv6(), l.icmp(), l.mpls(), l.arp(), l.esp(), l.ah(), l.sctp(), l.tcp(), l.udp())
 }
 
 // headerLevel is the outer or the inner headers of a match. Each method returns the reason against one header, or nil.
@@ -179,6 +179,43 @@ func (l headerLevel) mpls() error {
 	return nil
 }
 
+// noField returns the reason against a header that NICs know by its number alone.
+func (l headerLevel) noField() string {
+	if l.by&withDevX != 0 {
+		return "NICs have no field for it"
+	}
+	return "there is no spec for it"
+}
+
+func (l headerLevel) arp() error {
+	a := l.m.ARP
+	switch {
+	case a == nil || *a == flow.ARP{}:
+		return nil
+	case a.Op.Mask != 0:
+		return l.refuse("arp op", l.noField())
+	}
+	return l.refuse("arp address", l.noField())
+}
+
+func (l headerLevel) ah() error {
+	if l.m.AH == nil || l.m.AH.SPI.Mask == 0 {
+		return nil
+	}
+	return l.refuse("ah spi", l.noField())
+}
+
+func (l headerLevel) sctp() error {
+	s := l.m.SCTP
+	switch {
+	case s == nil || *s == flow.SCTP{}:
+		return nil
+	case s.Tag.Mask != 0:
+		return l.refuse("sctp vtag", l.noField())
+	}
+	return l.refuse("sctp port", l.noField())
+}
+
 func (l headerLevel) esp() error {
 	e := l.m.ESP
 	switch {
@@ -243,6 +280,7 @@ func blank(m flow.Match) bool {
 		len(m.VLAN) == 0 &&
 		!m.Untagged &&
 		m.MPLS == nil &&
+		m.ARP == nil &&
 		m.IPv4 == nil &&
 		m.IPv6 == nil &&
 		!needsIP(m)

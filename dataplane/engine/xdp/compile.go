@@ -210,6 +210,9 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 		binary.BigEndian.PutUint32(k.Tunnel[:], mplsEntry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value))
 		binary.BigEndian.PutUint32(mask.Tunnel[:], mplsEntry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask))
 	}
+	if a := m.ARP; a != nil {
+		arp(k, mask, a)
+	}
 	if ip := m.IPv4; ip != nil {
 		ipv4(k, mask, ip)
 	}
@@ -226,6 +229,22 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 	}
 	if m.UDP != nil {
 		ports(k, mask, ranges, flow.ProtoUDP, m.UDP)
+	}
+	if s := m.SCTP; s != nil {
+		ports(k, mask, ranges, flow.ProtoSCTP, &s.Ports)
+		if s.Tag.Mask != 0 {
+			setFlag(k, mask, xdp.FlagL4, true)
+			binary.BigEndian.PutUint32(k.Tunnel[:], s.Tag.Value)
+			binary.BigEndian.PutUint32(mask.Tunnel[:], s.Tag.Mask)
+		}
+	}
+	if a := m.AH; a != nil {
+		k.Proto, mask.Proto = flow.ProtoAH, 0xff
+		if a.SPI.Mask != 0 {
+			setFlag(k, mask, xdp.FlagL4, true)
+			binary.BigEndian.PutUint32(k.L4[:], a.SPI.Value)
+			binary.BigEndian.PutUint32(mask.L4[:], a.SPI.Mask)
+		}
 	}
 	if e := m.ESP; e != nil {
 		k.Proto, mask.Proto = flow.ProtoESP, 0xff
@@ -254,6 +273,23 @@ func mplsEntry(label uint32, tc, bottom, ttl uint8) uint32 {
 }
 
 func tci(pcp, dei uint8, id uint16) uint16 { return uint16(pcp)<<13 | uint16(dei)<<12 | id }
+
+// arp fills the fields of ARP. Its EtherType tells them from those of IP, which have the same place.
+func arp(k, mask *xdp.Headers, a *flow.ARP) {
+	setFlag(k, mask, xdp.FlagEth, true)
+	binary.BigEndian.PutUint16(k.EthType[:], flow.EtherARP)
+	binary.BigEndian.PutUint16(mask.EthType[:], 0xffff)
+	if *a == (flow.ARP{}) {
+		return
+	}
+	setFlag(k, mask, xdp.FlagL4, true)
+	binary.BigEndian.PutUint16(k.L4[:], a.Op.Value)
+	binary.BigEndian.PutUint16(mask.L4[:], a.Op.Mask)
+	copy(k.Addr[0:4], a.Sender.Addr[:])
+	copy(mask.Addr[0:4], a.Sender.Mask[:])
+	copy(k.Addr[4:8], a.Target.Addr[:])
+	copy(mask.Addr[4:8], a.Target.Mask[:])
+}
 
 func ipv4(k, mask *xdp.Headers, ip *flow.IPv4) {
 	setFlag(k, mask, xdp.FlagIPv4, true)

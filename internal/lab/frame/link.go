@@ -1,6 +1,9 @@
 package frame
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // Eth is an Ethernet header. Type 0 follows from the next layer.
 type Eth struct {
@@ -32,6 +35,21 @@ func (v VLAN) appendTo(b []byte, s stack, at int, _ []byte) []byte {
 	}
 	b = binary.BigEndian.AppendUint16(b, tci)
 	return binary.BigEndian.AppendUint16(b, or(v.Type, s.etherType(at+1)))
+}
+
+// ARP is a packet of ARP for IPv4 over Ethernet (RFC 826).
+type ARP struct {
+	Op                   uint16
+	SenderMAC, TargetMAC [6]byte
+	Sender, Target       netip.Addr
+}
+
+func (a ARP) appendTo(b []byte, _ stack, _ int, _ []byte) []byte {
+	sender, target := a.Sender.As4(), a.Target.As4()
+	b = append(b, 0, 1, 8, 0, 6, 4)
+	b = binary.BigEndian.AppendUint16(b, a.Op)
+	b = append(append(b, a.SenderMAC[:]...), sender[:]...)
+	return append(append(b, a.TargetMAC[:]...), target[:]...)
 }
 
 // MPLS is one label stack entry (RFC 3032), the bottom of its stack unless MPLS follows. TTL 0 means 64.

@@ -72,6 +72,9 @@ func (p *headers) network(rng *rand.Rand) []gopacket.SerializableLayer {
 		if mpls(p.etherType) {
 			return p.labels(rng)
 		}
+		if p.etherType == 0x0806 {
+			return p.arp(rng)
+		}
 		return []gopacket.SerializableLayer{noise(rng, 1+rng.IntN(60))}
 	}
 	return append(stack, p.transport(rng)...)
@@ -89,6 +92,21 @@ func (p *headers) labels(rng *rand.Rand) []gopacket.SerializableLayer {
 		return []gopacket.SerializableLayer{b[:rng.IntN(4)]}
 	}
 	return []gopacket.SerializableLayer{b, append(gopacket.Payload{0x45, 0}, noise(rng, 18+rng.IntN(40))...)}
+}
+
+// arp returns a packet of ARP. With p.cut it is cut short.
+func (p *headers) arp(rng *rand.Rand) []gopacket.SerializableLayer {
+	b := gopacket.Payload{0, 1, 8, 0, 6, 4}
+	if p.otherARP {
+		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+	}
+	b = binary.BigEndian.AppendUint16(b, p.op)
+	b = append(append(b, p.src[:]...), p.src4[:]...)
+	b = append(append(b, p.dst[:]...), p.dst4[:]...)
+	if p.cut {
+		b = b[:rng.IntN(len(b))]
+	}
+	return []gopacket.SerializableLayer{b}
 }
 
 func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
@@ -114,7 +132,7 @@ func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
 func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 	if p.cut {
 		if p.upper != 6 {
-			return []gopacket.SerializableLayer{noise(rng, rng.IntN(4))}
+			return []gopacket.SerializableLayer{noise(rng, rng.IntN(shortestUpper(p.upper)))}
 		}
 		// Cut TCP behind the ports or within them, but before the flags.
 		b := binary.BigEndian.AppendUint16(nil, p.sport)
@@ -130,8 +148,19 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 		b = append(b, noise(rng, 8)...)
 		b = binary.BigEndian.AppendUint16(b, 5<<12|uint16(p.flags))
 		return []gopacket.SerializableLayer{gopacket.Payload(append(b, noise(rng, 6)...)), payload}
+	case 132:
+		b := binary.BigEndian.AppendUint16(nil, p.sport)
+		b = binary.BigEndian.AppendUint16(b, p.dport)
+		b = binary.BigEndian.AppendUint32(b, p.vtag)
+		return []gopacket.SerializableLayer{gopacket.Payload(b), payload}
 	case 50:
 		return []gopacket.SerializableLayer{gopacket.Payload(binary.BigEndian.AppendUint32(nil, p.spi)), payload}
+	case 51:
+		if p.ip != 4 {
+			break // it would be an extension header
+		}
+		b := append(gopacket.Payload{59, 1, 0, 0}, binary.BigEndian.AppendUint32(nil, p.spi)...)
+		return []gopacket.SerializableLayer{b, payload}
 	case 17:
 		udp := &layers.UDP{SrcPort: layers.UDPPort(p.sport), DstPort: layers.UDPPort(p.dport)}
 		if p.inner == nil || p.kind.port() == 0 {
@@ -221,6 +250,14 @@ func (p *headers) typed(rng *rand.Rand, typ uint16) []gopacket.SerializableLayer
 		return p.inner.labels(rng)
 	}
 	return p.inner.network(rng)
+}
+
+// shortestUpper returns the length of the shortest header above IP whose fields are there.
+func shortestUpper(proto uint8) int {
+	if proto == 132 || proto == 51 {
+		return 8
+	}
+	return 4
 }
 
 func noise(rng *rand.Rand, n int) gopacket.Payload {

@@ -40,6 +40,12 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 				"flags":       m.TCP != nil && m.TCP.Flags.Mask != 0,
 				"esp":         m.ESP != nil,
 				"spi":         m.ESP != nil && m.ESP.SPI.Mask != 0,
+				"ah spi":      m.AH != nil && m.AH.SPI.Mask != 0,
+				"sctp":        m.SCTP != nil,
+				"vtag":        m.SCTP != nil && m.SCTP.Tag.Mask != 0,
+				"arp":         m.ARP != nil,
+				"arp fields":  m.ARP != nil && *m.ARP != flow.ARP{},
+				"arp inside":  m.Inner() != nil && m.Inner().ARP != nil,
 				"mpls":        m.MPLS != nil,
 				"mpls inside": m.Inner() != nil && m.Inner().MPLS != nil,
 				"range":       m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
@@ -76,7 +82,8 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range", "flags", "esp", "spi", "mpls", "mpls inside",
-		"hit esp", "hit mpls", "hit mpls inside",
+		"ah spi", "sctp", "vtag", "arp", "arp fields", "arp inside",
+		"hit esp", "hit mpls", "hit mpls inside", "hit ah", "hit sctp", "hit arp", "hit arp inside",
 		"ipip", "geneve", "gtpu", "mplsudp",
 		"hit vxlan inner", "hit gre inner", "hit ipip inner", "hit geneve inner", "hit gtpu inner", "hit mplsudp inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
@@ -92,6 +99,8 @@ func shapeOf(m flow.Match) string {
 		return "incomplete"
 	case m.Inner() != nil && m.Inner().MPLS != nil:
 		return "mpls inside"
+	case m.Inner() != nil && m.Inner().ARP != nil:
+		return "arp inside"
 	case m.VXLAN != nil && m.VXLAN.Inner != nil:
 		return "vxlan inner"
 	case m.GRE != nil && m.GRE.Inner != nil:
@@ -112,6 +121,12 @@ func shapeOf(m flow.Match) string {
 		return "icmp"
 	case m.ESP != nil:
 		return "esp"
+	case m.AH != nil:
+		return "ah"
+	case m.SCTP != nil:
+		return "sctp"
+	case m.ARP != nil:
+		return "arp"
 	case m.MPLS != nil:
 		return "mpls"
 	}

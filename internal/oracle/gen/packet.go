@@ -49,9 +49,12 @@ type headers struct {
 	sport     uint16
 	dport     uint16
 	flags     flow.TCPFlags
-	spi       uint32
-	typ, code uint8 // of ICMP
-	cut       bool  // the header above IP is cut short
+	spi       uint32 // of ESP, and of AH over IPv4
+	vtag      uint32 // of SCTP
+	op        uint16 // of ARP, whose addresses are src4 and dst4
+	otherARP  bool   // ARP of another network than IPv4 over Ethernet
+	typ, code uint8  // of ICMP
+	cut       bool   // the header above IP is cut short
 
 	// A tunnel. inner is nil without one.
 	kind   tunnelKind
@@ -130,6 +133,9 @@ func drawHeaders(rng *rand.Rand, outer bool) *headers {
 		teid:      drawTEID(rng),
 		flags:     drawFlags(rng),
 		spi:       drawSPI(rng),
+		vtag:      drawSPI(rng),
+		op:        drawOperation(rng),
+		otherARP:  often(rng, 12),
 	}
 	for range one(rng, 1, 1, 2, 3) {
 		p.entries = append(p.entries, drawEntry(rng))

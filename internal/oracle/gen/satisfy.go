@@ -30,6 +30,12 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 		}
 		mix(&p.entries[0], entryOf(e))
 	}
+	if a := m.ARP; a != nil {
+		p.ip, p.etherType, p.otherARP = 0, 0x0806, false
+		mix(&p.op, a.Op)
+		mixBytes(p.src4[:], a.Sender.Addr[:], a.Sender.Mask[:])
+		mixBytes(p.dst4[:], a.Target.Addr[:], a.Target.Mask[:])
+	}
 	if m.Untagged {
 		p.tags = nil
 		if p.etherType == 0x8100 || p.etherType == 0x88a8 {
@@ -57,7 +63,11 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 
 // shorten makes the packet match "incomplete": it adds more headers than parsers walk over, or cuts a header off.
 func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
-	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil
+	bare := m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil
+	if m.ARP != nil {
+		p.cut = true
+		return
+	}
 	switch way := rng.IntN(3); {
 	case way == 0 && !bare && m.IPv4 == nil && m.IPv6 == nil && (m.Eth == nil || m.Eth.Type.Mask == 0):
 		for len(p.tags) < 3 {
@@ -75,7 +85,7 @@ func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
 			p.ip = one(rng, 4, 6)
 		}
 		if !bare && (m.IPv4 == nil || m.IPv4.Proto.Mask == 0) && (m.IPv6 == nil || m.IPv6.NextHeader.Mask == 0) {
-			p.upper = one[uint8](rng, 6, 17, 50)
+			p.upper = one[uint8](rng, 6, 17, 50, 132)
 		}
 		p.offset, p.inner, p.cut = 0, nil, true
 		if m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentYes {
@@ -160,7 +170,7 @@ func isExtension(n uint8) bool {
 }
 
 func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
-	upper := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
+	upper := m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 	if upper && p.ip == 0 {
 		p.ip = one(rng, 4, 6)
 	}
@@ -172,6 +182,16 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 		mixPort(rng, &p.sport, ports.Src)
 		mixPort(rng, &p.dport, ports.Dst)
 		mix(&p.flags, ports.Flags)
+	}
+	if sctp := m.SCTP; sctp != nil {
+		p.upper, p.inner = 132, nil
+		mixPort(rng, &p.sport, sctp.Src)
+		mixPort(rng, &p.dport, sctp.Dst)
+		mix(&p.vtag, sctp.Tag)
+	}
+	if ah := m.AH; ah != nil {
+		p.upper, p.inner = 51, nil
+		mix(&p.spi, ah.SPI)
 	}
 	if esp := m.ESP; esp != nil {
 		p.upper, p.inner = 50, nil
@@ -254,7 +274,7 @@ func (p *headers) announce(rng *rand.Rand, in *flow.Match) {
 		return
 	}
 	switch {
-	case in.Eth != nil || len(in.VLAN) > 0:
+	case in.Eth != nil || len(in.VLAN) > 0 || in.ARP != nil:
 		*typ = 0x6558
 	case in.MPLS != nil && *typ != 0x6558:
 		*typ = one[uint16](rng, 0x8847, 0x8848)
@@ -281,7 +301,7 @@ func (p *headers) tweak(rng *rand.Rand) {
 		p.inner.tweak(rng)
 		return
 	}
-	switch rng.IntN(24) {
+	switch rng.IntN(26) {
 	case 19:
 		p.teid ^= 1 << rng.IntN(32)
 	case 20:
@@ -294,6 +314,10 @@ func (p *headers) tweak(rng *rand.Rand) {
 		if len(p.stack) > 0 {
 			p.stack[rng.IntN(len(p.stack))] ^= 1 << rng.IntN(32)
 		}
+	case 24:
+		p.vtag ^= 1 << rng.IntN(32)
+	case 25:
+		p.op, p.otherARP = other.op, often(rng, 2)
 	case 16:
 		p.flags ^= 1 << rng.IntN(8)
 	case 17:
