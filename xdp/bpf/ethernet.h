@@ -39,7 +39,7 @@ struct ft_frame {
  * Up to two tags, one less when the kernel holds the outer one beside the frame: tagged, and its TCI in network order.
  * type is the EtherType before next.
  */
-static __always_inline void *ft_parse_tags(void *next, void *end, struct ft_level *l, __u64 *w, __u64 need, __u16 type,
+static __always_inline void *ft_parse_tags(void *next, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 type,
 					   _Bool tagged, __u16 tci)
 {
 	__u64 tags = 0;
@@ -71,7 +71,7 @@ static __always_inline void *ft_parse_tags(void *next, void *end, struct ft_leve
 }
 
 /* Ethernet and its tags. NULL: nothing behind it can be parsed. */
-static __always_inline void *ft_parse_eth(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need, __u64 src_spare,
+static __always_inline void *ft_parse_eth(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u64 src_spare,
 					  _Bool tagged, __u16 tci)
 {
 	if (p + ETH_HLEN > end)

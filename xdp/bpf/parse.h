@@ -38,7 +38,7 @@ static __always_inline __u32 ft_first16(void *p, __u32 off)
 #endif
 }
 
-static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need)
+static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
 {
 	if (p + 20 > end)
 		return NULL;
@@ -147,7 +147,7 @@ static __always_inline __u32 ft_walk_ext(struct ft_frame f, __u32 off, __u8 nh)
 	return flags << FT_WALK_FLAGS;
 }
 
-static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u64 need, _Bool jumbo)
+static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
 	void *next = p + 40;
 
@@ -184,7 +184,7 @@ static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft
 }
 
 /* The first label stack entry of MPLS. Nothing behind it is parsed. */
-static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need)
+static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
 {
 	if (p + 4 > end)
 		return;
@@ -208,7 +208,7 @@ static __always_inline void ft_parse_arp(void *p, void *end, struct ft_level *l)
 
 /* IP and the protocol above it, or ARP, or MPLS. Returns the start of that protocol's header, or NULL. jumbo: see
  * FT_JUMBO. */
-static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u64 need, _Bool jumbo)
+static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
 	void *data = f.data, *end = f.end;
 	__u32 icmp;
@@ -287,7 +287,7 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 }
 
 /* Reports whether UDP to the port is a tunnel that some rule looks at. */
-static __always_inline _Bool ft_is_tunnel(__u16 port, __u64 need)
+static __always_inline _Bool ft_is_tunnel(__u16 port, __u32 need)
 {
 	return (need & FT_N_VXLAN && port == FT_VXLAN_PORT) || (need & FT_N_GENEVE && port == FT_GENEVE_PORT) ||
 	       (need & FT_N_GTPU && port == FT_GTPU_PORT) || (need & FT_N_MPLSUDP && port == FT_MPLSUDP_PORT);
@@ -375,7 +375,7 @@ static __always_inline __u32 ft_walk_labels(struct ft_frame f, __u32 off)
  * A tunnel's header of any length, off bytes into the frame, behind UDP. Returns the offset of the packet inside, and
  * the type of a packet that has one; or 0 if there is no such header.
  */
-static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u64 need, __u32 off, __u16 port, __u16 *type)
+static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u32 need, __u32 off, __u16 port, __u16 *type)
 {
 	void *p = f.data + (off & f.reach);
 
@@ -413,7 +413,8 @@ static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u64 ne
 static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type, __u32 port)
 {
 	void *data = f.data, *end = f.end;
-	const __u64 outer = FT_CONST(need), need = outer >> FT_N_INNER;
+	const __u64 all = FT_CONST(need);
+	const __u32 outer = all, need = all >> FT_N_INNER;
 	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE, .room = 14 };
 
 	if (!k)
@@ -451,7 +452,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
  * The tunnel's own header. Returns the start of the inner packet, and its type; or NULL. A header of any length is left to
  * ft_parse_inner: then this returns where it begins, and its port.
  */
-static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u64 need, __u16 *type,
+static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type,
 					     __u16 *port)
 {
 	if (l->proto == 17 && need & FT_N_LONG) {
@@ -501,7 +502,7 @@ static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level
 }
 
 /* Clears the words that the verifier must see written before a rule may read them. */
-static __always_inline void ft_clear(__u64 *w, __u64 need)
+static __always_inline void ft_clear(__u64 *w, __u32 need)
 {
 	if (need & FT_N_IPV6)
 		w[FT_W_ADDR6] = w[FT_W_ADDR6 + 1] = w[FT_W_ADDR6 + 2] = 0;
