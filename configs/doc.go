@@ -16,7 +16,7 @@
 //	match: ipv4 src 10.0.0.0/8 tcp dport 443
 //	match: {ipv4: {src: 10.0.0.0/8}, tcp: {dport: 443}}
 //
-// In a mapping, a protocol without fields has no value, two VLAN tags are a list, and inner is a field of vxlan or gre:
+// In a mapping, a protocol without fields has no value, two VLAN tags are a list, and inner is a field of a tunnel:
 //
 //	match:
 //	  vlan: [{id: 100}, {id: 7}]

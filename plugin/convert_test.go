@@ -21,7 +21,7 @@ import (
 
 var matchTexts = []string{
 	"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",
-	"icmp type 8", "ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", "gre key 7 inner ipv6",
+	"icmp type 8", "ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", "gre key 7 inner ipv6", "ipv6 ipip inner ipv4 dst 10.0.0.1", "geneve vni 5 inner eth", "gtpu teid 0x00001000 inner any", "mplsudp label 16 bos 1",
 	"tcp dport {22, 80, 8000-8080} flags {syn, syn|ack}", "ipv4 src != {10.0.0.0/8, 192.168.0.0/16}", "gre inner ipv6 src 2001:db8::5-2001:db8::9",
 	"eth dst 02:00:00:00:00:01 type 0x88cc", "ipv4 proto 47 tos 0x10/0xfc ttl 64 frag later",
 }

@@ -28,7 +28,7 @@ func TestTCXCountsWireBytesAfterGenericXDPCopiedTheBuffer(t *testing.T) {
 	tag.Key.Out.VLAN[0], tag.Mask.Out.VLAN[0] = [2]byte{0x20, 100}, [2]byte{255, 255}
 	tags := flags(FlagTag1|FlagTag2|FlagIPv4, FlagTag1|FlagTag2|FlagIPv4)
 	tags.Key.Out.VLAN[1], tags.Mask.Out.VLAN[1] = [2]byte{0x0f, 0xa1}, [2]byte{255, 255}
-	inner := flags(FlagVXLAN, FlagVXLAN)
+	inner := flags(FlagTunnel, FlagTunnel)
 	inner.Key.In.EthDst, inner.Mask.In.EthDst = [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{255, 255, 255, 255, 255, 255}
 	inner.Key.In.L4, inner.Mask.In.L4 = [4]byte{0, 0, 0, 53}, [4]byte{0, 0, 255, 255}
 

@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // constants are the part of a program's configuration that depends on the rules. All programs of a load share them.
 type constants struct {
-	need   uint32             // the union of needOf over all rules, and needTree
+	need   uint64             // the union of needOf over all rules, and needTree
 	tuples []flowtallyFtTuple // in the order in which programs search them
 }
 
@@ -12,7 +12,7 @@ type constants struct {
 func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
 		Need:        c.need & needLayers,
-		Classes:     c.need >> needClass & 7,
+		Classes:     uint32(c.need >> needClass & 7),
 		Tuples:      uint32(len(c.tuples)),
 		Port:        uint32(at.port),
 		SlotMask:    uint32(l.g.slots - 1),

@@ -14,8 +14,8 @@ const (
 	FlagIPv6                         // an IPv6 header
 	FlagFrag                         // any fragment
 	FlagLater                        // a fragment at an offset above 0
-	FlagL4                           // ports, ICMP type and code, or the SPI of ESP are in L4
-	FlagVXLAN                        // a VXLAN header: Tunnel is its VNI
+	FlagL4                           // L4 has what the protocol's header begins with
+	FlagTunnel                       // the header of a tunnel other than GRE: Proto and the destination port in L4 tell which
 	FlagGRE                          // a GRE header
 	FlagGREKey                       // with a key: Tunnel
 	FlagEgress                       // the packet is being sent (outer headers only)
@@ -31,11 +31,11 @@ const (
 // every offset with the object's BTF.
 type Headers struct {
 	_        [0]uint64
-	L4       [4]byte  // source and destination port, or ICMP type and code, 0, 0, or the SPI of ESP
+	L4       [4]byte  // ports, or ICMP type and code, 0, 0, or the SPI of ESP or AH, or the operation of ARP, 0, 0
 	Proto    uint8    // IPv4 protocol; the protocol behind IPv6 extension headers
 	TCPFlags uint8    // CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest bit on
 	Flags    Flags    // host order
-	Addr     [32]byte // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16
+	Addr     [32]byte // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16; ARP: sender at 0, target at 4
 	TOS      uint8    // or traffic class
 	TTL      uint8    // or hop limit
 	Next     uint8    // protocol or next header as the fixed header has it
@@ -46,10 +46,10 @@ type Headers struct {
 	EthSrc   [6]byte
 	Port     uint16     // number of the interface, host order (outer headers only)
 	VLAN     [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
-	Tunnel   [4]byte    // VXLAN: VNI in 3 bytes; GRE: key (both in outer headers only); MPLS: the first label stack entry
+	Tunnel   [4]byte    // VXLAN, Geneve: VNI in 3 bytes; GTP-U: TEID; GRE: key (in outer headers only); MPLS, also over UDP: the first label stack entry; SCTP: verification tag
 }
 
-// Key holds the parsed headers of a packet: the outer ones, and inside VXLAN or GRE the inner ones. A Key also serves as the mask
+// Key holds the parsed headers of a packet: the outer ones, and the inner ones of the packet inside a tunnel. A Key also serves as the mask
 // of a Rule.
 type Key struct{ Out, In Headers }
 

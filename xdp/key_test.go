@@ -61,7 +61,7 @@ func TestConstantsEqualThoseOfTheObject(t *testing.T) {
 	flags := enum("ft_flags")
 	for name, want := range map[string]Flags{
 		"FT_ETH": FlagEth, "FT_TAG1": FlagTag1, "FT_TAG2": FlagTag2, "FT_IPV4": FlagIPv4, "FT_IPV6": FlagIPv6, "FT_FRAG": FlagFrag,
-		"FT_LATER": FlagLater, "FT_L4": FlagL4, "FT_VXLAN": FlagVXLAN, "FT_GRE": FlagGRE, "FT_GREKEY": FlagGREKey, "FT_EGRESS": FlagEgress,
+		"FT_LATER": FlagLater, "FT_L4": FlagL4, "FT_TUNNEL": FlagTunnel, "FT_GRE": FlagGRE, "FT_GREKEY": FlagGREKey, "FT_EGRESS": FlagEgress,
 		"FT_INCOMPLETE": FlagIncomplete, "FT_TCPFLAGS": FlagTCPFlags, "FT_MPLS": FlagMPLS,
 	} {
 		if got := flags[name]; got != uint64(want) {
@@ -82,6 +82,8 @@ func TestConstantsEqualThoseOfTheObject(t *testing.T) {
 		"FT_N_ETH": needEth, "FT_N_IPV4": needIPv4, "FT_N_IPV6": needIPv6, "FT_N_MISC": needMisc, "FT_N_L4": needL4,
 		"FT_N_TAGS": needTags, "FT_N_VXLAN": needVXLAN, "FT_N_GRE": needGRE, "FT_N_INNER": needInner,
 		"FT_N_TCPFLAGS": needTCPFlags, "FT_N_ESP": needESP, "FT_N_MPLS": needMPLS, "FT_N_TCPHIGH": needTCPHigh,
+		"FT_N_IPIP": needIPIP, "FT_N_GENEVE": needGeneve, "FT_N_GTPU": needGTPU, "FT_N_MPLSUDP": needMPLSUDP,
+		"FT_N_SCTP": needSCTP, "FT_N_AH": needAH, "FT_N_ARP": needARP,
 	} {
 		if got := need[name]; got != want {
 			t.Errorf("%s: got %#x, want %#x", name, got, want)

@@ -160,7 +160,7 @@ func (m *meta) masks() map[uint8]*words {
 // setLoaded records that every attached program comes from the object with this hash, and has the constants c. An exchange of
 // programs begins with clearLoaded and ends with setLoaded.
 func (m *meta) setLoaded(object uint64, c constants) {
-	m.loaded[1], m.loaded[2] = uint64(c.need), uint64(len(c.tuples))
+	m.loaded[1], m.loaded[2] = c.need, uint64(len(c.tuples))
 	for i, t := range c.tuples {
 		r := m.loadedTuple(i)
 		r[0] = uint64(t.Id) | uint64(t.Flags)<<32
@@ -179,7 +179,7 @@ func (m *meta) object() uint64 { return atomic.LoadUint64(&m.loaded[0]) }
 func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
 
 // loadedFrom returns the constants recorded by setLoaded. ok is false if they belong to another object.
-func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok bool) {
+func (m *meta) loadedFrom(object uint64) (need uint64, tuples []loadedTuple, ok bool) {
 	n := m.loaded[2]
 	if atomic.LoadUint64(&m.loaded[0]) != object || n > maxTuples {
 		return 0, nil, false
@@ -192,7 +192,7 @@ func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok 
 			key:    words(r[1:]),
 		})
 	}
-	return uint32(m.loaded[1]), tuples, true
+	return m.loaded[1], tuples, true
 }
 
 // counterRecord is the record of a counter: its owner, and the base of its count. It has space for two owner names. The first word

@@ -1,6 +1,9 @@
 package xdp
 
-import "slices"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Layers that the rules look at, as bits: enum ft_need of bpf/config.h.
 const (
@@ -15,13 +18,20 @@ const (
 	needTCPFlags // with needL4
 	needESP      // with needL4
 	needMPLS
-	needTCPHigh      // with needTCPFlags and needMisc
-	needInner   = 16 // shift
+	needTCPHigh // with needTCPFlags and needMisc
+	needIPIP
+	needGeneve
+	needGTPU
+	needMPLSUDP
+	needSCTP // with needL4; with needTags for the verification tag
+	needAH   // with needL4
+	needARP
+	needInner = 32 // shift
 
 	// needClass is the shift of the classes of frames that the rules may match: enum ft_class of bpf/tree.h.
-	needClass = 28
+	needClass = 60
 	// needTree is set if a rule is in the trees.
-	needTree = 1 << 31
+	needTree = 1 << 63
 
 	needLayers = 1<<needClass - 1
 
@@ -46,39 +56,74 @@ const (
 
 // Protocols above IP.
 const (
-	protoTCP = 6
-	protoUDP = 17
-	protoESP = 50
+	protoIPIP = 4
+	protoTCP  = 6
+	protoUDP  = 17
+	protoIPv6 = 41
+	protoGRE  = 47
+	protoESP  = 50
+	protoAH   = 51
+	protoSCTP = 132
+)
+
+// EtherTypes.
+const (
+	typeIPv4 = 0x0800
+	typeARP  = 0x0806
+	typeIPv6 = 0x86dd
 )
 
 // needOf returns the layers that a program must parse to decide a rule, and the classes of frames that the rule may match.
-func needOf(r *Rule) uint32 {
+func needOf(r *Rule) uint64 {
 	need := classesOf(r)<<needClass | needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
 
 	inner := r.Mask.words()[levelWords:]
 	inside := slices.Max(inner) != 0
-	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
+	tunnel := r.Mask.Out.Flags & (FlagTunnel | FlagGRE | FlagGREKey)
 	number := r.Mask.Out.Tunnel != [4]byte{} && r.Key.Out.Flags&r.Mask.Out.Flags&FlagMPLS == 0 // of a tunnel
 	if !inside && tunnel == 0 && !number {
 		return need
 	}
 
-	need |= needTags | ipNeed(&r.Key.Out, &r.Mask.Out)
-	if tunnel&FlagVXLAN != 0 || tunnel == 0 {
-		need |= needVXLAN
-	}
-	if tunnel&^FlagVXLAN != 0 || tunnel == 0 {
-		need |= needGRE
-	}
+	need |= needTags | ipNeed(&r.Key.Out, &r.Mask.Out) | tunnelNeed(&r.Key.Out, &r.Mask.Out)
 	if inside {
 		need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner
 	}
 	return need
 }
 
+// tunnelNeed returns the tunnels that a rule may look into: those that its flags, its protocol and its destination port admit.
+func tunnelNeed(key, mask *Headers) (need uint64) {
+	flags := mask.Flags & (FlagTunnel | FlagGRE | FlagGREKey)
+	for _, t := range [...]struct {
+		need  uint64
+		flags Flags
+		proto uint8
+		port  uint16 // 0: the tunnel is not over UDP
+	}{
+		{needGRE, FlagGRE | FlagGREKey, protoGRE, 0},
+		{needIPIP, FlagTunnel, protoIPIP, 0},
+		{needIPIP, FlagTunnel, protoIPv6, 0},
+		{needVXLAN, FlagTunnel, protoUDP, 4789},
+		{needGeneve, FlagTunnel, protoUDP, 6081},
+		{needGTPU, FlagTunnel, protoUDP, 2152},
+		{needMPLSUDP, FlagTunnel, protoUDP, 6635},
+	} {
+		port := [2]byte{uint8(t.port >> 8), uint8(t.port)}
+		switch {
+		case flags != 0 && flags&t.flags == 0:
+		case !admitsProto(key, mask, t.proto):
+		case t.port != 0 && (port[0]&mask.L4[2] != key.L4[2] || port[1]&mask.L4[3] != key.L4[3]):
+		default:
+			need |= t.need
+		}
+	}
+	return need
+}
+
 // classesOf returns the classes of frames that a rule may match. A rule that requires a field of IP cannot match a frame without IP,
 // even if it names no IP version.
-func classesOf(r *Rule) uint32 {
+func classesOf(r *Rule) uint64 {
 	k, m := &r.Key.Out, &r.Mask.Out
 	if k.Flags&m.Flags&FlagIPv4 != 0 {
 		return 1 << classIPv4
@@ -89,15 +134,16 @@ func classesOf(r *Rule) uint32 {
 	if k.Flags&m.Flags&FlagMPLS != 0 {
 		return 1 << classOther // the parser stops at MPLS
 	}
-	var classes uint32
-	const above = FlagFrag | FlagLater | FlagL4 | FlagVXLAN | FlagGRE | FlagGREKey
-	if k.Flags&above == 0 && k.Proto == 0 && k.L4 == [4]byte{} && k.Addr == [32]byte{} {
+	var classes uint64
+	const above = FlagFrag | FlagLater | FlagTunnel | FlagGRE | FlagGREKey
+	ip := k.Flags&FlagL4 != 0 || k.L4 != [4]byte{} || k.Addr != [32]byte{}
+	if k.Flags&above == 0 && k.Proto == 0 && (!ip || admitsType(k, m, typeARP)) {
 		classes |= 1 << classOther
 	}
-	if m.Flags&FlagIPv4 == 0 {
+	if m.Flags&FlagIPv4 == 0 && admitsType(k, m, typeIPv4) {
 		classes |= 1 << classIPv4
 	}
-	if m.Flags&FlagIPv6 == 0 {
+	if m.Flags&FlagIPv6 == 0 && admitsType(k, m, typeIPv6) {
 		classes |= 1 << classIPv6
 	}
 	return classes
@@ -111,8 +157,8 @@ const (
 )
 
 // needOfLevel returns the layers to parse for one level of headers. w holds the words of mask.
-func needOfLevel(key, mask *Headers, w []uint64) uint32 {
-	var need uint32
+func needOfLevel(key, mask *Headers, w []uint64) uint64 {
+	var need uint64
 	if w[wordDst]|w[wordSrc] != 0 {
 		need |= needEth
 	}
@@ -137,14 +183,27 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	if mask.TCPHigh != 0 {
 		need |= needTCPHigh | needTCPFlags | needMisc | needL4 | ipNeed(key, mask)
 	}
+	ip := ipNeed(key, mask) != 0
+	incomplete := mask.Flags&FlagIncomplete != 0
 	l4 := mask.L4 != [4]byte{} || mask.Flags&FlagL4 != 0
-	if l4 && protoESP&mask.Proto == key.Proto || mask.Flags&FlagIncomplete != 0 {
+	entry := mask.Tunnel != [4]byte{} || incomplete
+	if ip && (incomplete || l4 && admitsProto(key, mask, protoESP)) {
 		need |= needESP
 	}
-	const not = FlagIPv4 | FlagIPv6 | FlagVXLAN | FlagGRE // no packet with MPLS has these
-	entry := mask.Tunnel != [4]byte{} || mask.Flags&FlagIncomplete != 0
-	if mask.Flags&FlagMPLS != 0 || entry && key.Flags&mask.Flags&not == 0 {
+	if ip && (incomplete || l4 && admitsProto(key, mask, protoAH)) {
+		need |= needAH
+	}
+	const tunnel = FlagTunnel | FlagGRE | FlagGREKey
+	if ip && (incomplete || (l4 || entry) && admitsProto(key, mask, protoSCTP) && key.Flags&mask.Flags&(tunnel|FlagMPLS) == 0) {
+		need |= needSCTP
+	}
+	const not = FlagIPv4 | FlagIPv6 | tunnel // no packet with MPLS or ARP has these
+	outside := key.Flags&mask.Flags&not == 0 && key.Proto == 0
+	if mask.Flags&FlagMPLS != 0 || entry && outside {
 		need |= needMPLS
+	}
+	if (incomplete || l4 || w[wordAddr] != 0) && outside && admitsType(key, mask, typeARP) {
+		need |= needARP
 	}
 	if mask.Proto != 0 || mask.Flags&(FlagFrag|FlagLater) != 0 || w[wordAddr] != 0 {
 		need |= ipNeed(key, mask)
@@ -152,13 +211,28 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	return need
 }
 
-// ipNeed returns the IP version that a rule requires, or both.
-func ipNeed(key, mask *Headers) uint32 {
+// admitsType reports whether a packet of an EtherType can match. A frame without Ethernet has no EtherType.
+func admitsType(key, mask *Headers, typ uint16) bool {
+	return key.Flags&mask.Flags&FlagEth == 0 || typ&binary.BigEndian.Uint16(mask.EthType[:]) == binary.BigEndian.Uint16(key.EthType[:])
+}
+
+// admitsProto reports whether a packet of a protocol above IP can match.
+func admitsProto(key, mask *Headers, proto uint8) bool { return proto&mask.Proto == key.Proto }
+
+// ipNeed returns the IP versions of packets that can match.
+func ipNeed(key, mask *Headers) uint64 {
 	switch {
 	case key.Flags&mask.Flags&FlagIPv4 != 0:
 		return needIPv4
 	case key.Flags&mask.Flags&FlagIPv6 != 0:
 		return needIPv6
 	}
-	return needIPv4 | needIPv6
+	var need uint64
+	if admitsType(key, mask, typeIPv4) {
+		need |= needIPv4
+	}
+	if admitsType(key, mask, typeIPv6) {
+		need |= needIPv6
+	}
+	return need
 }

@@ -223,7 +223,7 @@ func (u *tuple) isLoaded(l loadedTuple) bool {
 
 // adopt checks whether the attached programs find every rule. need and loaded are their constants, from the meta map. If so, recover
 // ends without a load, and adopt returns the constants.
-func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
+func (t *tables) adopt(need uint64, loaded []loadedTuple) (constants, bool) {
 	var places []*tuple
 	for _, l := range loaded {
 		u := t.tuples[l.id%maxTuples]

@@ -41,12 +41,12 @@ type tables struct {
 
 	// Of the attached programs.
 	places []*tuple // in the order in which programs search them
-	need   uint32   // layers they parse, and needTree if they walk the trees
+	need   uint64   // layers they parse, and needTree if they walk the trees
 	rehash []*tuple // single for these programs, hashed for the next ones
 
 	// Of programs being loaded.
 	next     []*tuple // as places; nil if no load is under way
-	nextNeed uint32
+	nextNeed uint64
 
 	// Where rules go.
 	chosen     map[words]bool // masks to hash; see choose
@@ -61,7 +61,7 @@ type tables struct {
 	coming   []uint32        // entries of added rules; commit makes them live
 	pending  []*Rule         // changed in the trees with the next flush; only while run keeps its order
 	unloaded []*Rule         // rules that only the next programs will find
-	wanted   uint32          // the union of needOf over all added rules
+	wanted   uint64          // the union of needOf over all added rules
 	loads    int             // loads that run may still spend on its order; 0: it does not keep the order
 	found    bool            // a packet may have found a rule of this change
 }

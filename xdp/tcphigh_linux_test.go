@@ -16,7 +16,7 @@ func TestHighTCPFlagsAreCompared(t *testing.T) {
 	mask := Headers{Proto: 0xff, Flags: FlagTCPFlags, TCPHigh: 0xf}
 	outer := Rule{Key: Key{Out: high}, Mask: Key{Out: mask}, Counter: out}
 	inner := Rule{Key: Key{In: high}, Mask: Key{In: mask}, Counter: in, Order: 1}
-	inner.Key.Out.Flags, inner.Mask.Out.Flags = FlagVXLAN, FlagVXLAN
+	inner.Key.Out.Flags, inner.Mask.Out.Flags = FlagTunnel, FlagTunnel
 	mustAdd(t, dp, outer, inner)
 	p := program(t, dp, HookIngress, 1)
 

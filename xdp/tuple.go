@@ -12,7 +12,7 @@ type tuple struct {
 	id        uint8 // treeID if the rules are in the trees
 	mask      words
 	maskWords []uint8           // indexes of the words of mask other than 0, ascending
-	need      uint32            // the union of needOf over its rules, including removed ones
+	need      uint64            // the union of needOf over its rules, including removed ones
 	chains    map[string]*chain // by packed key
 	rules     int
 

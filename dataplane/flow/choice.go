@@ -127,7 +127,7 @@ func (m *Match) canonicalLevel() Match {
 			continue
 		}
 		c.Values = f.canonicalValues(c.Values)
-		if !c.Not && len(c.Values) == 1 && !f.looks(ref) && storeValue(ref, c.Values[0]) {
+		if !c.Not && len(c.Values) == 1 && !f.asks(ref) && f.holdsAlone(c.Values[0]) && storeValue(ref, c.Values[0]) {
 			continue
 		}
 		out.Choices = append(out.Choices, c)
@@ -152,6 +152,19 @@ func (c *Choice) fieldIndex() int {
 
 func sameChoice(a, b Choice) bool {
 	return a.Clause == b.Clause && a.Tag == b.Tag && a.Field == b.Field && a.Not == b.Not && slices.Equal(a.Values, b.Values)
+}
+
+// holdsAlone reports whether the field can have the value without a choice and is written the same. A mask on a part of a byte is
+// written as a mask of the whole.
+func (f *field) holdsAlone(v Value) bool {
+	_, isPart := f.ref(full, 0).(part)
+	return !isPart || v.Mask == whole(f.bits)
+}
+
+// asks reports whether the match asks for any bit of the field.
+func (f *field) asks(ref any) bool {
+	_, mask, isNumber := number(ref)
+	return isNumber && mask != 0 || f.looks(ref)
 }
 
 // hasChoices reports whether a set can choose among values of the field. "frag" has words of its own for that.

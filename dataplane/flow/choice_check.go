@@ -21,12 +21,20 @@ func (m *Match) checkChoices(bad func(field, cause, fix string)) {
 		case ref == nil:
 			bad(name, "the match has a set for a field of a clause that it lacks", "add the clause "+c.Clause)
 			continue
-		case f.looks(ref):
+		case f.asks(ref):
 			bad(name, "the field has a value and a set", "put the value into the set")
 			continue
 		case m.choice(c.Clause, c.Tag, c.Field) != c:
 			bad(name, "the field has two sets", "join the two")
 			continue
+		}
+		for _, other := range f.sharing() {
+			if m.choice(c.Clause, c.Tag, other) != nil {
+				bad(name, fmt.Sprintf("%q and %q have bits in common", f.name, other), "leave one out")
+			}
+		}
+		if p, isPart := ref.(part); isPart && p.of.Mask != 0 && p.of.Mask != ^uint8(ones(p.bits)<<p.shift) {
+			bad(name, "the byte of the field has a mask of its own", "ask for dscp and ecn by themselves")
 		}
 		c.check(f, func(cause, fix string) { bad(name, cause, fix) })
 	}

@@ -58,12 +58,26 @@ func TestSetsAreWrittenInOrderAndReadBackEqual(t *testing.T) {
 		{"esp spi {1, 2}", "esp spi {0x00000001, 0x00000002}"},
 		{"icmp type {8, 0}", "icmp type {0, 8}"},
 		{"ipv4 proto {6, 17} tcp", ""},
+		{"ipv4 proto {tcp, udp}", "ipv4 proto {6, 17}"},
+		{"ipv4 proto tcp, udp", "ipv4 proto {6, 17}"},
+		{"ipv4 proto != tcp", "ipv4 proto != 6"},
+		{"ipv6 nexthdr ipv6-icmp,udp", "ipv6 nexthdr {17, 58}"},
+		{"tcp dport {ssh, https, ftp-data-ftp}", "tcp dport {20-21, 22, 443}"},
+		{"icmp type {echo-request, 3} ipv4", "ipv4 icmp type {3, 8}"},
+		{"ipv6 icmp type != {echo-request, nd-neighbor-solicit}", "ipv6 icmp type != {128, 135}"},
+		{"ipv4 dscp {ef, af11} ecn 1", "ipv4 dscp {10, 46} ecn 1"},
+		{"ipv4 dscp {46} ecn {1, 2}", "ipv4 dscp 46 ecn {1, 2}"},
+		{"ipv4 dscp {8/0x38}", ""},
+		{"ipv4 dscp 8-15 ecn != 0", ""},
+		{"arp op {request, reply} sender 10.0.0.5-10.0.0.9", "arp op {1, 2} sender 10.0.0.5-10.0.0.9"},
+		{"gtpu teid {1, 3} inner ipv4 dst != 10.0.0.1", "gtpu teid {0x00000001, 0x00000003} inner ipv4 dst != 10.0.0.1"},
+		{"mplsudp label {16, 17} sctp", ""}, // an error, below
 		{"ipv4 src {1.2.3.4, 1.2.3.6} vxlan vni {5, 7} inner ipv4 dst != 10.0.0.0/8 tcp dport {80, 443}", ""},
 		{"gre key != 0 inner udp sport {1, 3}", ""},
 	} {
 		m, err := flow.ParseMatch(c.text)
-		if strings.HasSuffix(c.text, "80 udp") {
-			if err == nil || !strings.Contains(err.Error(), "tcp and udp at once") || strings.Count(err.Error(), "\n") > 0 {
+		if strings.HasSuffix(c.text, "80 udp") || strings.HasSuffix(c.text, "sctp") {
+			if err == nil || !strings.Contains(err.Error(), "at once") || strings.Count(err.Error(), "\n") > 0 {
 				t.Errorf("%q: %v", c.text, err)
 			}
 			continue
@@ -91,12 +105,15 @@ func TestMistakesInSetsNameTheValueAndItsPlace(t *testing.T) {
 		text string
 		want []string // as in TestParseMatchErrorsNameTheWordAndTheCure
 	}{
-		{"tcp dport {22, 8x0, 443}", []string{"8x0@15|value 2 of the set is no number|a port, first-last or value/mask"}},
+		{"tcp dport {22, 8x0, 443}", []string{"8x0@15|value 2 of the set is no number|a port or its name, first-last or value/mask"}},
 		{"tcp dport {22,70000,x}", []string{"70000@14|value 2 of the set|the most is 65535", "x@20|value 3 of the set"}},
-		{"tcp dport {22, https}", []string{`https@15|did you mean "443"?`}},
-		{"tcp dport 22,https", []string{`https@13|did you mean "443"?`}},
+		{"tcp dport {22, httpss}", []string{`httpss@15|did you mean "https"?`}},
+		{"tcp dport 22,httpss", []string{`httpss@13|did you mean "https"?`}},
+		{"icmp type {3, echo-request}", []string{`echo-request@14|type 8 over IPv4 and type 128 over IPv6`}},
+		{"ipv4 tos 0x10/0xf0 ecn {1, 2}", []string{`ecn@19|bits in common`, `{1,@23|a mask of its own`}},
+		{"ipv4 dscp {1, 2} tos {1, 2}", []string{`{1,@10|bits in common`, `tos@17|bits in common`, `{1,@21|bits in common`}},
 		{"tcp dport != 8x0", []string{"8x0@13|: is no number"}},
-		{"tcp dport !=", []string{`@12|expected a port, first-last or value/mask (0 to 65535) after "!="`}},
+		{"tcp dport !=", []string{`@12|expected a port or its name, first-last or value/mask (0 to 65535) after "!="`}},
 		{"tcp dport != udp", []string{`udp@13|after "!="`, `udp@13|at once`}},
 		{"tcp dport {}", []string{`{@10|the set is empty|leave the field out`}},
 		{"tcp dport {22, 80 udp", []string{`{@10|the set has no end|close it with }`, `udp@18|tcp and udp at once`}},

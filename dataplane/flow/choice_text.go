@@ -2,14 +2,15 @@ package flow
 
 import "bytes"
 
-// appendChoice appends a choice as text: {22, 80}, != 80, != {22, 80}, or 10-20 for a range that the field cannot hold.
+// appendChoice appends a choice as text: {22, 80}, != 80, != {22, 80}, 10-20 for a range that the field cannot hold, or {8/0x38}
+// for such a mask.
 func (f *field) appendChoice(text []byte, c *Choice) []byte {
 	if c.Not {
 		text = append(text, "!= "...)
 	}
 	one := newFull()
 	ref := f.ref(one, 0)
-	if len(c.Values) == 1 {
+	if v := c.Values; len(v) == 1 && (c.Not || !v[0].Last.isZero()) {
 		return f.appendValue(text, ref, c.Values[0], false)
 	}
 	text = append(text, '{')

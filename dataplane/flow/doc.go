@@ -18,17 +18,27 @@
 //	       | "vlan"  { "id" number | "pcp" number | "dei" number }
 //	       | "untagged"
 //	       | "mpls"  { "label" number | "tc" number | "bos" number | "ttl" number }
-//	       | "ipv4"  { "src" addr | "dst" addr | "proto" number | "tos" number | "ttl" number | "frag" frag }
-//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number | "tclass" number | "hoplimit" number | "frag" frag }
+//	       | "arp"   { "op" number | "sender" addr | "target" addr }
+//	       | "ipv4"  { "src" addr | "dst" addr | "proto" number | "tos" number
+//	                 | "dscp" number | "ecn" number | "ttl" number | "frag" frag }
+//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number
+//	                 | "tclass" number | "dscp" number | "ecn" number | "hoplimit" number | "frag" frag }
 //	       | "tcp"   { "sport" port | "dport" port | "flags" flags }
 //	       | "udp"   { "sport" port | "dport" port }
+//	       | "sctp"  { "sport" port | "dport" port | "vtag" number }
 //	       | "icmp"  { "type" number | "code" number }
 //	       | "esp"   { "spi" number }
+//	       | "ah"    { "spi" number }
 //	       | "incomplete"
 //	       | "vxlan" { "vni" number } [ "inner" match ]
-//	       | "gre"   { "key" number } [ "inner" match ] .
-//	number = digits [ "/" digits ] .                  value, or value/mask
-//	port   = number | digits "-" digits .             or first-last, both inclusive
+//	       | "gre"   { "key" number } [ "inner" match ]
+//	       | "ipip"  [ "inner" match ]
+//	       | "geneve"  { "vni" number } [ "inner" match ]
+//	       | "gtpu"    { "teid" number } [ "inner" match ]
+//	       | "mplsudp" { "label" number | "tc" number | "bos" number | "ttl" number } [ "inner" match ] .
+//	number = value [ "/" digits ] .                   value, or value/mask
+//	port   = number | value "-" value .               or first-last, both inclusive
+//	value  = digits | name .                          https for a port, gre for proto, ef for dscp; printed as digits
 //	addr   = address [ "/" ( length | address ) ] .   192.0.2.1, 10.0.0.0/8, 10.0.0.1/255.0.0.255
 //	mac    = address [ "/" address ] .                02:00:00:00:00:00/ff:ff:ff:00:00:00
 //	frag   = "any" | "no" | "yes" | "first" | "later" .
@@ -51,6 +61,9 @@
 // "vlan" may come twice, for the outermost tag and the next one. Clauses after "inner" describe the headers inside the
 // tunnel.
 //
-// Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key and spi 32, the type of eth 16,
-// tc 3, bos 1, and all others 8. A value must not have bits outside its mask.
+// Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key, spi, vtag and teid 32, op and the type
+// of eth 16, tc 3, bos 1, dscp 6, ecn 2, and all others 8. A value must not have bits outside its mask.
+//
+// Ports, proto, nexthdr, dscp, ecn, op and the types of eth and icmp have names. A name of an ICMP type that has two numbers needs
+// the clause ipv4 or ipv6. dscp and ecn are parts of tos and tclass: [Match.String] writes the word whose bits are asked for.
 package flow

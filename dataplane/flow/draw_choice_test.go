@@ -29,10 +29,32 @@ func choices(t *rapid.T, m *flow.Match) {
 		add("ipv4", 0, "src", 32, ip.Src.Mask == [4]byte{})
 		add("ipv4", 0, "proto", 8, ip.Proto.Mask == 0)
 		add("ipv4", 0, "tos", 8, ip.TOS.Mask == 0)
+		add("ipv4", 0, "dscp", 6, ip.TOS.Mask&0xfc == 0)
+		add("ipv4", 0, "ecn", 2, ip.TOS.Mask&0x03 == 0)
 	}
 	if ip := m.IPv6; ip != nil {
 		add("ipv6", 0, "src", 128, ip.Src.Mask == [16]byte{})
 		add("ipv6", 0, "nexthdr", 8, ip.NextHeader.Mask == 0)
+	}
+	if a := m.ARP; a != nil {
+		add("arp", 0, "op", 16, a.Op.Mask == 0)
+		add("arp", 0, "target", 32, a.Target.Mask == [4]byte{})
+	}
+	if s := m.SCTP; s != nil {
+		add("sctp", 0, "dport", 16, s.Dst == flow.Port{})
+		add("sctp", 0, "vtag", 32, s.Tag.Mask == 0)
+	}
+	if m.AH != nil {
+		add("ah", 0, "spi", 32, m.AH.SPI.Mask == 0)
+	}
+	if m.Geneve != nil {
+		add("geneve", 0, "vni", 24, m.Geneve.VNI.Mask == 0)
+	}
+	if m.GTPU != nil {
+		add("gtpu", 0, "teid", 32, m.GTPU.TEID.Mask == 0)
+	}
+	if m.MPLSUDP != nil {
+		add("mplsudp", 0, "ttl", 8, m.MPLSUDP.TTL.Mask == 0)
 	}
 	if p := m.TCP; p != nil {
 		add("tcp", 0, "flags", 12, p.Flags.Mask == 0)

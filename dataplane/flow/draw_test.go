@@ -36,8 +36,8 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		bytes(t, m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:])
 		bytes(t, m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:])
 	}
-	upper := rapid.IntRange(0, 10).Draw(t, "upper")
-	if !outer && upper > 3 && upper < 7 {
+	upper := rapid.IntRange(0, 18).Draw(t, "upper")
+	if !outer && (upper > 3 && upper < 7 || upper > 10 && upper < 16) {
 		upper = 0
 	}
 	switch upper {
@@ -59,10 +59,28 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		m.Incomplete = true
 	case 9:
 		m.ESP = &flow.ESP{SPI: masked[uint32](t, 32)}
+	case 16:
+		m.SCTP = &flow.SCTP{Ports: *ports(t), Tag: masked[uint32](t, 32)}
+	case 17:
+		m.AH = &flow.AH{SPI: masked[uint32](t, 32)}
+	case 18:
+		m.ARP = &flow.ARP{Op: masked[uint16](t, 16)}
+		bytes(t, m.ARP.Sender.Addr[:], m.ARP.Sender.Mask[:])
+		bytes(t, m.ARP.Target.Addr[:], m.ARP.Target.Mask[:])
 	case 10:
 		m.MPLS = &flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
 	case 6:
 		m.GRE = &flow.GRE{Key: masked[uint32](t, 32), Inner: inner(t)}
+	case 11:
+		m.IPIP = &flow.IPIP{Inner: innerIP(t)}
+	case 12:
+		m.Geneve = &flow.Geneve{VNI: masked[uint32](t, 24), Inner: inner(t)}
+	case 13:
+		m.GTPU = &flow.GTPU{TEID: masked[uint32](t, 32), Inner: innerIP(t)}
+		m.UDP = &flow.Ports{Src: port(t)}
+	case 14, 15:
+		entry := flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
+		m.MPLSUDP = &flow.MPLSUDP{MPLS: entry, Inner: innerIP(t)}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "sets") == 0 {
 		choices(t, &m)
@@ -76,6 +94,15 @@ func inner(t *rapid.T) *flow.Match {
 	}
 	m := match(t, false)
 	return &m
+}
+
+// innerIP is inner without the layers below IP.
+func innerIP(t *rapid.T) *flow.Match {
+	m := inner(t)
+	if m != nil {
+		m.Eth, m.VLAN, m.Untagged, m.MPLS, m.ARP = nil, nil, false, nil, nil
+	}
+	return m
 }
 
 func ports(t *rapid.T) *flow.Ports { return &flow.Ports{Src: port(t), Dst: port(t)} }

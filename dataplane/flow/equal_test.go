@@ -18,7 +18,8 @@ func TestEqualLooksAtEveryField(t *testing.T) {
 				f.Set(reflect.New(f.Type().Elem()))
 			}
 		}
-		m.VXLAN.Inner, m.GRE.Inner = new(flow.Match), new(flow.Match)
+		m.VXLAN.Inner, m.GRE.Inner, m.IPIP.Inner = new(flow.Match), new(flow.Match), new(flow.Match)
+		m.Geneve.Inner, m.GTPU.Inner, m.MPLSUDP.Inner = new(flow.Match), new(flow.Match), new(flow.Match)
 		return &m
 	}
 	n := 0

@@ -14,7 +14,7 @@ const mostExpanded = 1024
 // matches select the same packets as m, and no packet matches two of them. They share no memory with m.
 //
 // Each range becomes the fewest masks that cover it, at most 30. Several sets and ranges multiply, and Expand fails with
-// [ErrInvalid] beyond 1024 matches. If m matches VXLAN, the result also has the port of VXLAN in UDP.
+// [ErrInvalid] beyond 1024 matches. If m matches a tunnel over UDP, the result also has the port of the tunnel in UDP.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
@@ -37,11 +37,11 @@ func (m Match) Expand() ([]Match, error) {
 // expandRanges is Expand for a valid match without choices. It fails if the result has more than most matches.
 func (m Match) expandRanges(most int) ([]Match, error) {
 	m = m.Clone()
-	if m.VXLAN != nil {
+	if port := m.TunnelPort(); port != 0 {
 		if m.UDP == nil {
 			m.UDP = new(Ports)
 		}
-		m.UDP.Dst = Port{Value: PortVXLAN, Mask: 0xffff}
+		m.UDP.Dst = Port{Value: port, Mask: 0xffff}
 	}
 
 	out := []Match{m}
@@ -85,6 +85,9 @@ func (m *Match) ports() []*Port {
 	}
 	if m.UDP != nil {
 		all = append(all, &m.UDP.Src, &m.UDP.Dst)
+	}
+	if m.SCTP != nil {
+		all = append(all, &m.SCTP.Src, &m.SCTP.Dst)
 	}
 	if inner := m.Inner(); inner != nil {
 		all = append(all, inner.ports()...)
@@ -130,14 +133,21 @@ func (m *Match) cloneLevel() Match {
 	c.Eth = copyOf(m.Eth)
 	c.VLAN = slices.Clone(m.VLAN)
 	c.MPLS = copyOf(m.MPLS)
+	c.ARP = copyOf(m.ARP)
 	c.IPv4 = copyOf(m.IPv4)
 	c.IPv6 = copyOf(m.IPv6)
 	c.TCP = copyOf(m.TCP)
 	c.UDP = copyOf(m.UDP)
+	c.SCTP = copyOf(m.SCTP)
 	c.ICMP = copyOf(m.ICMP)
 	c.ESP = copyOf(m.ESP)
+	c.AH = copyOf(m.AH)
 	c.VXLAN = copyOf(m.VXLAN)
 	c.GRE = copyOf(m.GRE)
+	c.IPIP = copyOf(m.IPIP)
+	c.Geneve = copyOf(m.Geneve)
+	c.GTPU = copyOf(m.GTPU)
+	c.MPLSUDP = copyOf(m.MPLSUDP)
 	c.Choices = slices.Clone(m.Choices)
 	for i := range c.Choices {
 		c.Choices[i].Values = slices.Clone(c.Choices[i].Values)

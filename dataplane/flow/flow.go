@@ -61,14 +61,21 @@ type Match struct {
 	// Untagged matches only Ethernet headers without a VLAN tag.
 	Untagged bool
 	MPLS     *MPLS // cannot be combined with headers behind the label stack
+	ARP      *ARP
 	IPv4     *IPv4
 	IPv6     *IPv6
 	TCP      *TCP
 	UDP      *Ports
+	SCTP     *SCTP
 	ICMP     *ICMP // ICMP over IPv4 and ICMPv6 over IPv6
 	ESP      *ESP
+	AH       *AH // needs IPv4
 	VXLAN    *VXLAN
 	GRE      *GRE
+	IPIP     *IPIP
+	Geneve   *Geneve
+	GTPU     *GTPU
+	MPLSUDP  *MPLSUDP
 	// Incomplete matches packets whose headers end early or are too many to walk. No match on a header beyond that point
 	// sees such a packet, so a firewall should drop them ([Unguarded]).
 	Incomplete bool
@@ -123,7 +130,7 @@ const (
 )
 
 // IPv6 matches the fixed IPv6 header (RFC 8200). NextHeader is the field of that header, which may be the number of an
-// extension header. To match the protocol after the extension headers, set TCP, UDP, ICMP, ESP or GRE.
+// extension header. To match the protocol after the extension headers, set TCP, UDP, ICMP, ESP or a tunnel.
 type IPv6 struct {
 	Src, Dst     Addr6
 	FlowLabel    Masked[uint32] // 20 bits
@@ -169,6 +176,23 @@ type ICMP struct{ Type, Code Masked[uint8] }
 // ESP matches an ESP header (RFC 4303). With an SPI set, later fragments do not match.
 type ESP struct{ SPI Masked[uint32] }
 
+// AH matches an authentication header (RFC 4302) as the protocol of IPv4. With an SPI set, later fragments do not match. Behind
+// IPv6 it is an extension header, and no field looks into it.
+type AH struct{ SPI Masked[uint32] }
+
+// SCTP matches the common header of SCTP (RFC 9260). With a field set, later fragments do not match, as for [Ports].
+type SCTP struct {
+	Ports
+	Tag Masked[uint32] // the verification tag
+}
+
+// ARP matches packets of ARP (RFC 826). Without a field it matches every frame of EtherType 0x0806. With one it matches ARP for
+// IPv4 over Ethernet.
+type ARP struct {
+	Op             Masked[uint16]
+	Sender, Target Addr4 // the IPv4 addresses
+}
+
 // MPLS matches the first label stack entry (RFC 3032) of EtherType 0x8847 or 0x8848.
 type MPLS struct {
 	Label  Masked[uint32] // 20 bits
@@ -187,5 +211,28 @@ type VXLAN struct {
 // GRE matches a GRE header of version 0 (RFC 2784, RFC 2890) and the packet inside. A match on Key needs a packet with a key.
 type GRE struct {
 	Key   Masked[uint32]
+	Inner *Match
+}
+
+// IPIP matches IP directly inside IP: the protocol above the outer header is 4 (IPv4 inside) or 41 (IPv6 inside). Inner matches the
+// packet inside; a later fragment does not have it.
+type IPIP struct{ Inner *Match }
+
+// Geneve matches UDP to port 6081 (RFC 8926). VNI and Inner also match a Geneve header of version 0, and the packet behind its options.
+type Geneve struct {
+	VNI   Masked[uint32] // 24 bits
+	Inner *Match
+}
+
+// GTPU matches UDP to port 2152 (3GPP TS 29.281). TEID and Inner also match the header of a G-PDU, a packet of a user, and the IP
+// packet behind the extension headers.
+type GTPU struct {
+	TEID  Masked[uint32]
+	Inner *Match
+}
+
+// MPLSUDP matches UDP to port 6635 (RFC 7510). The fields match the first label stack entry, and Inner the IP packet behind the last.
+type MPLSUDP struct {
+	MPLS
 	Inner *Match
 }

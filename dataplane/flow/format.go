@@ -77,8 +77,13 @@ func (f *field) looks(ref any) bool {
 		return p.Last != 0 || p.Mask != 0
 	case *Fragment:
 		return *p != FragmentAny
+	case part:
+		return p.exact()
 	}
 	_, mask, _ := number(ref)
+	if f.name == "tos" || f.name == "tclass" {
+		return mask != 0 && mask != 0xfc && mask != 0x03 // these are dscp and ecn
+	}
 	return mask != 0
 }
 

@@ -19,7 +19,7 @@ type field struct {
 	bits int  // width of the header field
 	hex  bool // written in hexadecimal
 	// ref returns a pointer to the field: *Masked[uint8|uint16|uint32|TCPFlags], *MAC, *Addr4, *Addr6, *Port or
-	// *Fragment. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
+	// *Fragment, or a part. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
 	ref func(m *Match, i int) any
 }
 
@@ -42,11 +42,18 @@ var clauses = []clause{
 		{"bos", 1, false, func(m *Match, _ int) any { return &m.MPLS.Bottom }},
 		{"ttl", 8, false, func(m *Match, _ int) any { return &m.MPLS.TTL }},
 	}},
+	{name: "arp", has: func(m *Match) bool { return m.ARP != nil }, add: func(m *Match) { m.ARP = new(ARP) }, fields: []field{
+		{"op", 16, false, func(m *Match, _ int) any { return &m.ARP.Op }},
+		{"sender", 32, false, func(m *Match, _ int) any { return &m.ARP.Sender }},
+		{"target", 32, false, func(m *Match, _ int) any { return &m.ARP.Target }},
+	}},
 	{name: "ipv4", has: func(m *Match) bool { return m.IPv4 != nil }, add: func(m *Match) { m.IPv4 = new(IPv4) }, fields: []field{
 		{"src", 32, false, func(m *Match, _ int) any { return &m.IPv4.Src }},
 		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
 		{"proto", 8, false, func(m *Match, _ int) any { return &m.IPv4.Proto }},
 		{"tos", 8, true, func(m *Match, _ int) any { return &m.IPv4.TOS }},
+		{"dscp", 6, false, func(m *Match, _ int) any { return part{&m.IPv4.TOS, 2, 6} }},
+		{"ecn", 2, false, func(m *Match, _ int) any { return part{&m.IPv4.TOS, 0, 2} }},
 		{"ttl", 8, false, func(m *Match, _ int) any { return &m.IPv4.TTL }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv4.Fragment }},
 	}},
@@ -56,6 +63,8 @@ var clauses = []clause{
 		{"label", 20, true, func(m *Match, _ int) any { return &m.IPv6.FlowLabel }},
 		{"nexthdr", 8, false, func(m *Match, _ int) any { return &m.IPv6.NextHeader }},
 		{"tclass", 8, true, func(m *Match, _ int) any { return &m.IPv6.TrafficClass }},
+		{"dscp", 6, false, func(m *Match, _ int) any { return part{&m.IPv6.TrafficClass, 2, 6} }},
+		{"ecn", 2, false, func(m *Match, _ int) any { return part{&m.IPv6.TrafficClass, 0, 2} }},
 		{"hoplimit", 8, false, func(m *Match, _ int) any { return &m.IPv6.HopLimit }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv6.Fragment }},
 	}},
@@ -68,12 +77,20 @@ var clauses = []clause{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.UDP.Src }},
 		{"dport", 16, false, func(m *Match, _ int) any { return &m.UDP.Dst }},
 	}},
+	{name: "sctp", has: func(m *Match) bool { return m.SCTP != nil }, add: func(m *Match) { m.SCTP = new(SCTP) }, fields: []field{
+		{"sport", 16, false, func(m *Match, _ int) any { return &m.SCTP.Src }},
+		{"dport", 16, false, func(m *Match, _ int) any { return &m.SCTP.Dst }},
+		{"vtag", 32, true, func(m *Match, _ int) any { return &m.SCTP.Tag }},
+	}},
 	{name: "icmp", has: func(m *Match) bool { return m.ICMP != nil }, add: func(m *Match) { m.ICMP = new(ICMP) }, fields: []field{
 		{"type", 8, false, func(m *Match, _ int) any { return &m.ICMP.Type }},
 		{"code", 8, false, func(m *Match, _ int) any { return &m.ICMP.Code }},
 	}},
 	{name: "esp", has: func(m *Match) bool { return m.ESP != nil }, add: func(m *Match) { m.ESP = new(ESP) }, fields: []field{
 		{"spi", 32, true, func(m *Match, _ int) any { return &m.ESP.SPI }},
+	}},
+	{name: "ah", has: func(m *Match) bool { return m.AH != nil }, add: func(m *Match) { m.AH = new(AH) }, fields: []field{
+		{"spi", 32, true, func(m *Match, _ int) any { return &m.AH.SPI }},
 	}},
 	{name: wordIncomplete, has: func(m *Match) bool { return m.Incomplete }, add: func(m *Match) { m.Incomplete = true }},
 	{name: "vxlan", has: func(m *Match) bool { return m.VXLAN != nil }, add: func(m *Match) { m.VXLAN = new(VXLAN) }, fields: []field{
@@ -82,6 +99,20 @@ var clauses = []clause{
 	{name: "gre", has: func(m *Match) bool { return m.GRE != nil }, add: func(m *Match) { m.GRE = new(GRE) }, fields: []field{
 		{"key", 32, false, func(m *Match, _ int) any { return &m.GRE.Key }},
 	}, inner: func(m *Match) **Match { return &m.GRE.Inner }},
+	{name: "ipip", has: func(m *Match) bool { return m.IPIP != nil }, add: func(m *Match) { m.IPIP = new(IPIP) },
+		inner: func(m *Match) **Match { return &m.IPIP.Inner }},
+	{name: "geneve", has: func(m *Match) bool { return m.Geneve != nil }, add: func(m *Match) { m.Geneve = new(Geneve) }, fields: []field{
+		{"vni", 24, false, func(m *Match, _ int) any { return &m.Geneve.VNI }},
+	}, inner: func(m *Match) **Match { return &m.Geneve.Inner }},
+	{name: "gtpu", has: func(m *Match) bool { return m.GTPU != nil }, add: func(m *Match) { m.GTPU = new(GTPU) }, fields: []field{
+		{"teid", 32, true, func(m *Match, _ int) any { return &m.GTPU.TEID }},
+	}, inner: func(m *Match) **Match { return &m.GTPU.Inner }},
+	{name: "mplsudp", has: func(m *Match) bool { return m.MPLSUDP != nil }, add: func(m *Match) { m.MPLSUDP = new(MPLSUDP) }, fields: []field{
+		{"label", 20, false, func(m *Match, _ int) any { return &m.MPLSUDP.Label }},
+		{"tc", 3, false, func(m *Match, _ int) any { return &m.MPLSUDP.TC }},
+		{"bos", 1, false, func(m *Match, _ int) any { return &m.MPLSUDP.Bottom }},
+		{"ttl", 8, false, func(m *Match, _ int) any { return &m.MPLSUDP.TTL }},
+	}, inner: func(m *Match) **Match { return &m.MPLSUDP.Inner }},
 }
 
 // Words that are neither a clause nor a field.
@@ -105,6 +136,17 @@ func clauseNamed(name string) *clause {
 		}
 	}
 	return nil
+}
+
+// tunnels returns the words of the clauses that "inner" may follow.
+func tunnels() []string {
+	var names []string
+	for i := range clauses {
+		if clauses[i].inner != nil {
+			names = append(names, clauses[i].name)
+		}
+	}
+	return names
 }
 
 func (c *clause) field(name string) *field {
@@ -142,7 +184,28 @@ func Fields(clause string) []string {
 	return names
 }
 
-// number returns a *Masked of any width as 32 bits. ok is false for other fields.
+// part is some bits of another field of the clause: DSCP and ECN are parts of the type of service. A match that asks for
+// exactly one part is written by the word of the part, and any other by the word of the whole field.
+type part struct {
+	of          *Masked[uint8]
+	shift, bits int
+}
+
+// exact reports whether the match asks for all bits of the part, and for no others of the field.
+func (p part) exact() bool { return uint32(p.of.Mask) == ones(p.bits)<<p.shift }
+
+// sharing returns the fields of a clause that have bits of the field, by name.
+func (f *field) sharing() []string {
+	switch f.name {
+	case "tos", "tclass":
+		return []string{"dscp", "ecn"}
+	case "dscp", "ecn":
+		return []string{"tos", "tclass"}
+	}
+	return nil
+}
+
+// number returns a *Masked of any width, or a part, as 32 bits. ok is false for other fields.
 func number(ref any) (value, mask uint32, ok bool) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
@@ -153,11 +216,13 @@ func number(ref any) (value, mask uint32, ok bool) {
 		return uint32(p.Value), uint32(p.Mask), true
 	case *Masked[uint32]:
 		return p.Value, p.Mask, true
+	case part:
+		return uint32(p.of.Value) >> p.shift & ones(p.bits), uint32(p.of.Mask) >> p.shift & ones(p.bits), true
 	}
 	return 0, 0, false
 }
 
-// setNumber sets a *Masked of any width. The caller has checked that both numbers fit.
+// setNumber sets a *Masked of any width, or a part. The caller has checked that both numbers fit.
 func setNumber(ref any, value, mask uint32) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
@@ -168,6 +233,10 @@ func setNumber(ref any, value, mask uint32) {
 		p.Value, p.Mask = uint16(value), uint16(mask)
 	case *Masked[uint32]:
 		p.Value, p.Mask = value, mask
+	case part:
+		others := ^uint8(ones(p.bits) << p.shift)
+		p.of.Value = p.of.Value&others | uint8(value<<p.shift)
+		p.of.Mask = p.of.Mask&others | uint8(mask<<p.shift)
 	}
 }
 

@@ -29,5 +29,5 @@ func Unguarded(flows []Flow) []Flow {
 // looksBehindEthernet reports whether incomplete headers can hide a matched header. A match on incomplete packets is not
 // affected.
 func (m *Match) looksBehindEthernet() bool {
-	return !m.Incomplete && (m.MPLS != nil || m.needsIP())
+	return !m.Incomplete && (m.MPLS != nil || m.ARP != nil && *m.ARP != ARP{} || m.chooses("arp") || m.needsIP())
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // checkLayers reports link and network layers that exclude one another.
@@ -12,6 +13,9 @@ func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	}
 	if m.MPLS != nil && m.needsIP() {
 		bad("mpls", "headers behind an MPLS label are not looked at", "leave mpls out, or the clauses of IP and above it")
+	}
+	if m.ARP != nil && (m.MPLS != nil || m.needsIP()) {
+		bad("arp", "the match asks for arp, and for another protocol above Ethernet", "make two flows of it")
 	}
 	if m.Untagged && len(m.VLAN) > 0 {
 		bad(wordUntagged, "the match asks for a VLAN tag and for none", "make two flows of it")
@@ -47,6 +51,8 @@ func (m *Match) etherTypes() []uint32 {
 		return []uint32{EtherMPLS, EtherMPLSMulticast}
 	case m.upper() != 0:
 		return []uint32{EtherIPv4, EtherIPv6}
+	case m.ARP != nil:
+		return []uint32{EtherARP}
 	}
 	return nil
 }
@@ -57,20 +63,30 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	for i := range clauses {
 		c := &clauses[i]
 		switch c.name {
-		case "tcp", "udp", "icmp", "esp", "vxlan", "gre":
+		case "tcp", "udp", "sctp", "icmp", "esp", "ah":
 		default:
-			continue
+			if c.inner == nil {
+				continue
+			}
 		}
 		switch {
-		case !c.has(m) || c.name == "vxlan" && first == "udp": // vxlan runs over udp
-		case first == "":
+		case !c.has(m):
+		case first == "", first == "udp" && overUDP(c.name):
 			first = c.name
 		default:
 			bad(c.name, fmt.Sprintf("the match asks for %s and %s at once", first, c.name), "make two flows of it")
 		}
 	}
-	if p := m.UDP; p != nil && m.VXLAN != nil && !(p.Dst.holds(PortVXLAN) && m.choiceAdmits("udp", "dport", PortVXLAN)) {
-		bad("udp.dport", "vxlan is looked for at destination port 4789 only", `leave "dport" out`)
+	if p, port := m.UDP, m.TunnelPort(); p != nil && port != 0 && !(p.Dst.holds(port) && m.choiceAdmits("udp", "dport", uint32(port))) {
+		bad("udp.dport", fmt.Sprintf("%s is looked for at destination port %d only", first, port), `leave "dport" out`)
+	}
+	m.checkInside(bad)
+	switch {
+	case m.AH != nil && m.IPv6 != nil:
+		bad("ah", "behind IPv6 an AH is an extension header, and its SPI has no place in the key of a packet",
+			`write "ipv6 nexthdr ah" for an AH directly behind IPv6`)
+	case m.AH != nil && m.IPv4 == nil:
+		bad("ah", "it is looked for behind IPv4 alone", `write "ipv4 ah"`)
 	}
 	if m.IPv4 != nil {
 		m.checkIPv4(bad, first)
@@ -80,9 +96,27 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	}
 }
 
+// checkInside reports link layers inside a tunnel that carries IP alone.
+func (m *Match) checkInside(bad func(field, cause, fix string)) {
+	in := m.Inner()
+	if in == nil || m.VXLAN != nil || m.GRE != nil || m.Geneve != nil {
+		return
+	}
+	if in.Eth != nil || len(in.VLAN) > 0 || in.Untagged || in.MPLS != nil || in.ARP != nil {
+		name := ""
+		for i := range clauses {
+			if c := &clauses[i]; c.inner != nil && c.has(m) {
+				name = c.name
+			}
+		}
+		bad(name+"."+wordInner, fmt.Sprintf("only IP is looked for inside %s", name), "leave eth, vlan, untagged, mpls and arp out")
+	}
+}
+
 func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
-	if n := protoOver(upper, false); upper != "" && !(m.IPv4.Proto.admits(n) && m.choiceAdmits("ipv4", "proto", n)) {
-		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
+	admits := func(n uint32) bool { return m.IPv4.Proto.admits(n) && m.choiceAdmits("ipv4", "proto", n) }
+	if upper != "" && !slices.ContainsFunc(m.protocolsOver(upper, false), admits) {
+		bad("ipv4.proto", fmt.Sprintf("%s is protocol %s", upper, orOf(m.protocolsOver(upper, false))), `leave "proto" out`)
 	}
 	m.checkLater(bad, "ipv4.frag", m.IPv4.Fragment)
 }
@@ -90,7 +124,7 @@ func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
 func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
 	admits := func(n uint32) bool { return m.IPv6.NextHeader.admits(n) && m.choiceAdmits("ipv6", "nexthdr", n) }
 	extension := slices.ContainsFunc(extensions, admits)
-	if upper != "" && !admits(protoOver(upper, true)) && !extension {
+	if upper != "" && !slices.ContainsFunc(m.protocolsOver(upper, true), admits) && !extension {
 		bad("ipv6.nexthdr", fmt.Sprintf("neither %s nor an extension header has this number", upper), `leave "nexthdr" out`)
 	}
 	if m.IPv6.Fragment.only() && !extension {
@@ -110,7 +144,7 @@ func (m *Match) checkLater(bad func(field, cause, fix string), field string, f F
 func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	switch {
 	case !m.Incomplete:
-	case m.completeAbove() || m.GRE != nil || m.MPLS != nil:
+	case m.completeAbove() || m.GRE != nil || m.IPIP != nil || m.MPLS != nil || m.ARP != nil && *m.ARP != ARP{} || m.chooses("arp"):
 		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
 	case m.fragment() == FragmentLater:
 		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
@@ -126,8 +160,10 @@ func (m *Match) looksAbove() bool {
 // packet may end between the ports and the flags.
 func (m *Match) completeAbove() bool {
 	return m.TCP != nil && m.TCP.Flags.Mask != 0 || m.UDP != nil && *m.UDP != Ports{} || m.ICMP != nil && *m.ICMP != ICMP{} ||
-		m.ESP != nil && *m.ESP != ESP{} || m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{} ||
-		m.chooses("tcp", "flags") || m.chooses("udp") || m.chooses("icmp") || m.chooses("esp") || m.chooses("gre")
+		m.ESP != nil && *m.ESP != ESP{} || m.AH != nil && *m.AH != AH{} || m.SCTP != nil && *m.SCTP != SCTP{} || m.TunnelPort() != 0 ||
+		m.GRE != nil && *m.GRE != GRE{} || m.IPIP != nil && m.IPIP.Inner != nil ||
+		m.chooses("tcp", "flags") || m.chooses("udp") || m.chooses("icmp") || m.chooses("esp") || m.chooses("gre") ||
+		m.chooses("ah") || m.chooses("sctp")
 }
 
 // needsIP reports whether only IP packets can match.
@@ -147,22 +183,52 @@ func (m *Match) fragment() Fragment {
 // only reports whether the kind excludes whole datagrams.
 func (f Fragment) only() bool { return f >= FragmentYes }
 
-// protoOver returns the protocol number of a clause over IPv4 or IPv6.
-func protoOver(clause string, v6 bool) uint32 {
+// overUDP reports whether a clause is a tunnel over UDP.
+func overUDP(clause string) bool {
+	switch clause {
+	case "vxlan", "geneve", "gtpu", "mplsudp":
+		return true
+	}
+	return false
+}
+
+// protocolsOver returns the protocol numbers of a clause over IPv4 or IPv6. Only IP in IP has two.
+func (m *Match) protocolsOver(clause string, v6 bool) []uint32 {
 	switch clause {
 	case "tcp":
-		return ProtoTCP
+		return []uint32{ProtoTCP}
 	case "icmp":
 		if v6 {
-			return ProtoICMPv6
+			return []uint32{ProtoICMPv6}
 		}
-		return ProtoICMP
+		return []uint32{ProtoICMP}
 	case "gre":
-		return ProtoGRE
+		return []uint32{ProtoGRE}
 	case "esp":
-		return ProtoESP
+		return []uint32{ProtoESP}
+	case "ipip":
+		var numbers []uint32
+		for _, n := range ipipProtocols {
+			if m.carries(n) {
+				numbers = append(numbers, uint32(n))
+			}
+		}
+		return numbers
+	case "ah":
+		return []uint32{ProtoAH}
+	case "sctp":
+		return []uint32{ProtoSCTP}
 	}
-	return ProtoUDP // udp, vxlan
+	return []uint32{ProtoUDP} // udp, and the tunnels over it
+}
+
+// orOf writes "4 or 41".
+func orOf(numbers []uint32) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.FormatUint(uint64(n), 10)
+	}
+	return oneOf(words)
 }
 
 // admits reports whether f matches v.

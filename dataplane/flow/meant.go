@@ -13,6 +13,7 @@ const (
 	hasOneWord      = "the field takes one word: make a flow of each"
 	comparesNoSizes = "write value/mask, or a set of values"
 	hasNoBrackets   = "leave the brackets out: a packet must match every clause"
+	looksNotInside  = "ERSPAN is not looked into: its frames are copies, and types I and II share one GRE protocol; gre counts the packets that carry them"
 )
 
 // operators of other languages and their meaning. The longest come first, for cutOperator.
@@ -35,24 +36,16 @@ func cutOperator(text string) (operator, rest string) {
 	return "", text
 }
 
-// services has the ports of services that users write by name.
-var services = map[string]uint16{
-	"bgp": 179, "dhcp": 67, "dns": 53, "domain": 53, "ftp": 21, "http": 80, "https": 443, "imap": 143, "imaps": 993, "kerberos": 88, "ldap": 389,
-	"ldaps": 636, "mqtt": 1883, "mysql": 3306, "nfs": 2049, "ntp": 123, "postgresql": 5432, "quic": 443, "rdp": 3389, "redis": 6379,
-	"roce": 4791, "rocev2": 4791, "sip": 5060, "smtp": 25, "snmp": 161, "ssh": 22, "syslog": 514, "telnet": 23,
-}
-
-// datagrams lists the services that use UDP.
-var datagrams = []string{"dhcp", "dns", "domain", "ntp", "quic", "roce", "rocev2", "sip", "snmp", "syslog"}
-
-// protocols and etherTypes have the numbers of protocols without a clause, above IP and above Ethernet.
-var (
-	protocols  = map[string]uint8{"ah": 51, "dccp": 33, "eigrp": 88, "igmp": 2, "ipip": 4, "ospf": 89, "pim": 103, "rsvp": 46, "sctp": 132, "udplite": 136, "vrrp": 112}
-	etherTypes = map[string]uint16{"arp": 0x0806, "eapol": 0x888e, "lacp": 0x8809, "lldp": 0x88cc, "macsec": 0x88e5, "pppoe": 0x8864, "ptp": 0x88f7, "rarp": 0x8035}
-)
-
 // synonyms has the clauses by their names in other tools.
-var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan"}
+var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan",
+	"ipinip": "ipip", "ip-in-ip": "ipip", "ipxip": "ipip", "ip6tnl": "ipv6 ipip",
+	"4in4": "ipv4 ipip inner ipv4", "ip4ip4": "ipv4 ipip inner ipv4", "ipencap": "ipip inner ipv4",
+	"6in4": "ipv4 ipip inner ipv6", "sit": "ipv4 ipip inner ipv6", "6to4": "ipv4 ipip inner ipv6", "isatap": "ipv4 ipip inner ipv6", "ip6ip": "ipv4 ipip inner ipv6",
+	"4in6": "ipv6 ipip inner ipv4", "ip4ip6": "ipv6 ipip inner ipv4", "ipip6": "ipv6 ipip inner ipv4", "ds-lite": "ipv6 ipip inner ipv4",
+	"6in6": "ipv6 ipip inner ipv6", "ip6ip6": "ipv6 ipip inner ipv6",
+	"gtp": "gtpu", "gtp-u": "gtpu", "gtpv1": "gtpu", "gtp1u": "gtpu", "gtp1-u": "gtpu",
+	"mpls-udp": "mplsudp", "mpls-in-udp": "mplsudp", "mplsinudp": "mplsudp", "mplsoudp": "mplsudp", "bareudp": "mplsudp",
+}
 
 // aliases has the address fields by their names in other tools.
 var aliases = map[string]string{
@@ -63,11 +56,32 @@ var aliases = map[string]string{
 // namesake has, by clause, fields that users call by their name in another clause, such as "ttl" of ipv6.
 var namesake = map[string]map[string]string{
 	"eth":  {"proto": "type"},
+	"ipv4": {"diffserv": "dscp"},
+	"arp":  {"operation": "op", "opcode": "op", "oper": "op", "src": "sender", "saddr": "sender", "spa": "sender", "dst": "target", "daddr": "target", "tpa": "target"},
+	"sctp": {"tag": "vtag"},
 	"ipv6": {"tc": "tclass", "tos": "tclass", "ttl": "hoplimit", "proto": "nexthdr"},
 }
 
 // numbered has the field that a number directly after a clause probably means: "vlan 100" is "vlan id 100".
-var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "icmp": "type", "tcp": "dport", "udp": "dport"}
+var numbered = map[string]string{"vlan": "id", "vxlan": "vni", "gre": "key", "mpls": "label", "esp": "spi", "ah": "spi", "icmp": "type", "tcp": "dport", "udp": "dport", "sctp": "dport",
+	"geneve": "vni", "gtpu": "teid", "mplsudp": "label", "arp": "op",
+}
+
+// clauseIn returns the clause of a synonym or of a single word: of several clauses the tunnel, or else the first. It returns nil if
+// there is none.
+func clauseIn(text string) *clause {
+	var first *clause
+	for _, word := range strings.Fields(text) {
+		c := clauseNamed(word)
+		if c != nil && c.inner != nil {
+			return c
+		}
+		if first == nil {
+			first = c
+		}
+	}
+	return first
+}
 
 // didYouMean asks for the known word that a misspelled one stands for, or is empty if no known word is close.
 func didYouMean(word string, known []string) string {

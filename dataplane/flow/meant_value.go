@@ -66,14 +66,11 @@ func (f *field) compared(operator, operand string) string {
 	return meant(fmt.Sprintf("%s %d-%d", f.name, lo, hi))
 }
 
-// named proposes the number for a name, or first-last for a range in another notation.
+// named proposes the name of a value, or first-last for a range in another notation.
 func (f *field) named(text string) string {
 	lower := strings.ToLower(text)
 	switch f.ref(full, 0).(type) {
 	case *Port:
-		if port, ok := services[lower]; ok {
-			return meant(strconv.Itoa(int(port)))
-		}
 		for _, sep := range []string{":", "..", "-"} {
 			first, last, ok := strings.Cut(text, sep)
 			if first == "" {
@@ -92,18 +89,11 @@ func (f *field) named(text string) string {
 			return meant(first + "-" + first[:cut+1] + last)
 		}
 	}
-	switch f.name {
-	case "proto", "nexthdr":
-		if n, ok := protocols[lower]; ok {
-			return meant(strconv.Itoa(int(n)))
-		}
-		if t, ok := etherTypes[lower]; ok {
-			return behind(nil, "eth", fmt.Sprintf("type 0x%04x", t))
-		}
-	case "type":
-		if t, ok := etherTypes[lower]; ok && f.bits == 16 {
-			return meant(fmt.Sprintf("0x%04x", t))
-		}
+	if _, ok := f.names()[lower]; ok {
+		return meant(lower)
 	}
-	return ""
+	if _, ok := etherTypes[lower]; ok && (f.name == "proto" || f.name == "nexthdr") {
+		return meant("eth type " + lower)
+	}
+	return didYouMean(text, f.nameList())
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/flowtally/flowtally/internal/spelling"
 )
 
 // unknown explains a word that is neither a clause nor a field of the open clause. value is the next word, or empty if
@@ -36,7 +37,7 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 		return message, fmt.Sprintf("did you mean %q?", wordUntagged)
 	case open != nil && open.name == "tcp" && slices.Contains(flagWords[:], text):
 		return message, fmt.Sprintf("did you mean %q?", "flags "+text+"/"+text)
-	case open != nil && (open.name == "tcp" || open.name == "udp") && (text == "src" || text == "dst"):
+	case open != nil && open.field("sport") != nil && (text == "src" || text == "dst"):
 		return message, fmt.Sprintf("did you mean %q? addresses belong to ipv4 and ipv6", text[:1]+"port")
 	case len(owners) > 0:
 		addr, _, _ := strings.Cut(value, "/")
@@ -91,36 +92,50 @@ func foreignWord(text, value string, open *clause) string {
 	if strings.ContainsAny(text, "(){}") {
 		return hasNoBrackets
 	}
+	if open != nil {
+		if field := namesake[open.name][lower]; field != "" {
+			return meant(field + " " + clip(value))
+		}
+	}
 	if name, ok := aliases[lower]; ok {
 		return aliased(name, value, open)
 	}
-	if port, ok := services[lower]; ok {
-		if open != nil && (open.name == "tcp" || open.name == "udp") {
-			return meant(fmt.Sprintf("dport %d", port))
+	if clause := synonyms[lower]; clause != "" {
+		return meant(clause)
+	}
+	if clauseNamed(lower) != nil {
+		return meant(lower)
+	}
+	if lower == "icmp6" || lower == "icmpv6" || lower == "ipv6-icmp" {
+		return meant("ipv6 icmp")
+	}
+	if open != nil && open.name == "icmp" {
+		if name := spelling.Nearest(text, open.field("type").nameList()); name != "" {
+			return meant("type " + name)
+		}
+	}
+	if _, ok := services[lower]; ok {
+		if open != nil && open.field("dport") != nil {
+			return meant("dport " + lower)
 		}
 		over := "tcp"
 		if slices.Contains(datagrams, lower) {
 			over = "udp"
 		}
-		return meant(fmt.Sprintf("%s dport %d", over, port))
+		return meant(over + " dport " + lower)
 	}
-	if n, ok := protocols[lower]; ok {
+	if _, ok := protocols[lower]; ok {
 		if open != nil && open.name == "ipv6" {
-			return meant(fmt.Sprintf("nexthdr %d", n))
+			return meant("nexthdr " + lower)
 		}
-		return behind(open, "ipv4", fmt.Sprintf("proto %d", n))
+		return behind(open, "ipv4", "proto "+lower)
 	}
-	if t, ok := etherTypes[lower]; ok {
-		return behind(open, "eth", fmt.Sprintf("type 0x%04x", t))
-	}
-	if clause := synonyms[lower]; clause != "" {
-		return meant(clause)
+	if _, ok := etherTypes[lower]; ok {
+		return behind(open, "eth", "type "+lower)
 	}
 	switch lower {
-	case "dscp", "ecn", "diffserv":
-		return trafficClass(lower, value, open)
-	case "icmp6", "icmpv6":
-		return meant("ipv6 icmp")
+	case "erspan", "erspan2", "erspan3":
+		return looksNotInside
 	case "complete":
 		return "leave it out: a match asks for incomplete headers, or for fields"
 	case "all", "*", "everything":
@@ -128,9 +143,6 @@ func foreignWord(text, value string, open *clause) string {
 	}
 	if open == nil {
 		return ""
-	}
-	if field := namesake[open.name][lower]; field != "" {
-		return meant(field + " " + clip(value))
 	}
 	if f := open.field(numbered[open.name]); f != nil && f.accepts(text) {
 		return meant(f.name + " " + clip(text))
@@ -173,31 +185,4 @@ func aliased(name, value string, open *clause) string {
 		family = "eth"
 	}
 	return meant(family + " " + name + " " + clip(value))
-}
-
-// codePoints has the DSCP values with a name.
-var codePoints = map[string]uint64{"ef": 46, "va": 44, "be": 0, "le": 1,
-	"af11": 10, "af12": 12, "af13": 14, "af21": 18, "af22": 20, "af23": 22, "af31": 26, "af32": 28, "af33": 30, "af41": 34, "af42": 36, "af43": 38,
-	"cs0": 0, "cs1": 8, "cs2": 16, "cs3": 24, "cs4": 32, "cs5": 40, "cs6": 48, "cs7": 56,
-}
-
-// trafficClass proposes value/mask for DSCP or ECN, which are parts of tos and tclass.
-func trafficClass(part, value string, open *clause) string {
-	shift, mask := 2, uint64(0xfc)
-	if part == "ecn" {
-		shift, mask = 0, 0x03
-	}
-
-	n, err := strconv.ParseUint(value, 0, 8)
-	if point, ok := codePoints[strings.ToLower(value)]; ok && part != "ecn" {
-		n, err = point, nil
-	}
-	if err != nil || n<<shift&^mask != 0 {
-		return fmt.Sprintf("write the bits of %s as value/mask of the whole byte, as tos 0xb8/0xfc of ipv4 or tclass 0xb8/0xfc of ipv6", part)
-	}
-	bits := fmt.Sprintf("0x%02x/0x%02x", n<<shift, mask)
-	if open != nil && open.name == "ipv6" {
-		return meant("tclass " + bits)
-	}
-	return behind(open, "ipv4", "tos "+bits)
 }

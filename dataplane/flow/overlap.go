@@ -15,11 +15,16 @@ func Overlap(a, b *Flow) bool {
 
 // meet reports whether some packet, or some packet inside a tunnel, can match both.
 func meet(a, b *Match) bool {
-	if a.Incomplete && (b.completeAbove() || b.MPLS != nil) || b.Incomplete && (a.completeAbove() || a.MPLS != nil) {
+	if a.Incomplete && b.complete() || b.Incomplete && a.complete() {
 		return false
 	}
 	return meetUpper(a, b) && meetLink(a, b) && meetChoices(a, b) && meetTunnel(a, b) &&
 		(meetIPv4(a, b) || meetIPv6(a, b) || meetOther(a, b))
+}
+
+// complete reports whether no packet with incomplete headers matches.
+func (m *Match) complete() bool {
+	return m.completeAbove() || m.MPLS != nil || m.ARP != nil && *m.ARP != ARP{} || m.chooses("arp")
 }
 
 // both reports whether some value satisfies both.
@@ -47,8 +52,7 @@ func meetLink(a, b *Match) bool {
 			return false
 		}
 	}
-	if x, y := a.MPLS, b.MPLS; x != nil && y != nil &&
-		!(both(x.Label, y.Label) && both(x.TC, y.TC) && both(x.Bottom, y.Bottom) && both(x.TTL, y.TTL)) {
+	if x, y := a.MPLS, b.MPLS; x != nil && y != nil && !meetEntry(x, y) {
 		return false
 	}
 	x, y := a.Eth, b.Eth
@@ -60,7 +64,6 @@ func meetLink(a, b *Match) bool {
 
 // meetUpper compares the protocols above IP, of which a packet has only one.
 func meetUpper(a, b *Match) bool {
-	vxlan := Port{Value: PortVXLAN, Mask: 0xffff}
 	switch x, y := a.upper(), b.upper(); {
 	case x != 0 && y != 0 && x != y:
 		return false
@@ -68,13 +71,24 @@ func meetUpper(a, b *Match) bool {
 		return false
 	case a.ESP != nil && b.ESP != nil && !both(a.ESP.SPI, b.ESP.SPI):
 		return false
+	case a.AH != nil && b.AH != nil && !both(a.AH.SPI, b.AH.SPI):
+		return false
+	case a.SCTP != nil && b.SCTP != nil && !(both(a.SCTP.Tag, b.SCTP.Tag) && meetPorts(&a.SCTP.Ports, &b.SCTP.Ports)):
+		return false
 	case a.TCP != nil && b.TCP != nil && !(both(a.TCP.Flags, b.TCP.Flags) && meetPorts(&a.TCP.Ports, &b.TCP.Ports)):
 		return false
-	case a.VXLAN != nil && b.UDP != nil && !(bothPorts(b.UDP.Dst, vxlan) && b.choiceAdmits("udp", "dport", PortVXLAN)),
-		b.VXLAN != nil && a.UDP != nil && !(bothPorts(a.UDP.Dst, vxlan) && a.choiceAdmits("udp", "dport", PortVXLAN)):
-		return false
 	}
-	return meetPorts(a.UDP, b.UDP)
+	return meetPorts(a.UDP, b.UDP) && meetTunnelPort(a, b) && meetTunnelPort(b, a)
+}
+
+// meetTunnelPort compares the port that a tunnel of a implies with the destination port of b.
+func meetTunnelPort(a, b *Match) bool {
+	port := a.TunnelPort()
+	if port == 0 {
+		return true
+	}
+	other := b.TunnelPort()
+	return (other == 0 || other == port) && (b.UDP == nil || b.UDP.Dst.holds(port) && b.choiceAdmits("udp", "dport", uint32(port)))
 }
 
 func meetPorts(a, b *Ports) bool {
@@ -89,14 +103,31 @@ func meetTunnel(a, b *Match) bool {
 	if x, y := a.GRE, b.GRE; x != nil && y != nil {
 		return both(x.Key, y.Key) && meetInner(x.Inner, y.Inner)
 	}
+	if x, y := a.IPIP, b.IPIP; x != nil && y != nil {
+		return meetInner(x.Inner, y.Inner)
+	}
+	if x, y := a.Geneve, b.Geneve; x != nil && y != nil {
+		return both(x.VNI, y.VNI) && meetInner(x.Inner, y.Inner)
+	}
+	if x, y := a.GTPU, b.GTPU; x != nil && y != nil {
+		return both(x.TEID, y.TEID) && meetInner(x.Inner, y.Inner)
+	}
+	if x, y := a.MPLSUDP, b.MPLSUDP; x != nil && y != nil {
+		return meetEntry(&x.MPLS, &y.MPLS) && meetInner(x.Inner, y.Inner)
+	}
 	return true
+}
+
+// meetEntry compares label stack entries.
+func meetEntry(x, y *MPLS) bool {
+	return both(x.Label, y.Label) && both(x.TC, y.TC) && both(x.Bottom, y.Bottom) && both(x.TTL, y.TTL)
 }
 
 func meetInner(a, b *Match) bool { return a == nil || b == nil || meet(a, b) }
 
 // meetIPv4 reports whether some IPv4 packet can match both. meetLink compares the link layer.
 func meetIPv4(a, b *Match) bool {
-	if a.IPv6 != nil || b.IPv6 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
+	if a.IPv6 != nil || b.IPv6 != nil || a.besideIP() || b.besideIP() || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
 		return false
 	}
 	if parts(a)&parts(b) == 0 {
@@ -110,13 +141,27 @@ func meetIPv4(a, b *Match) bool {
 		return false
 	}
 	// The protocol is the header's own field.
-	upper := max(a.upper(), b.upper())
-	if upper == 0 {
-		return true
+	fits := func(n uint32) bool {
+		return x.Proto.admits(n) && y.Proto.admits(n) && a.choiceAdmits("ipv4", "proto", n) && b.choiceAdmits("ipv4", "proto", n)
 	}
-	n := uint32(protocolNumber(upper, false))
-	return x.Proto.admits(n) && y.Proto.admits(n) && a.choiceAdmits("ipv4", "proto", n) && b.choiceAdmits("ipv4", "proto", n)
+	return meetProtocol(a, b, false, fits)
 }
+
+// meetProtocol reports whether some protocol above IP is that of both matches and fits the fields of their IP headers. meetUpper has
+// already compared the protocols, of which IP in IP has two numbers.
+func meetProtocol(a, b *Match, v6 bool, fits func(n uint32) bool) bool {
+	switch upper := max(a.upper(), b.upper()); upper {
+	case 0:
+		return true
+	case upperIPIP:
+		return slices.ContainsFunc(ipipProtocols[:], func(n uint8) bool { return a.carries(n) && b.carries(n) && fits(uint32(n)) })
+	default:
+		return fits(uint32(protocolNumber(upper, v6)))
+	}
+}
+
+// besideIP reports whether only packets without an IP header match.
+func (m *Match) besideIP() bool { return m.MPLS != nil || m.ARP != nil }
 
 // Kinds of packets for the fragment field, as a bit set.
 const (
@@ -140,7 +185,7 @@ func parts(m *Match) int {
 
 // meetIPv6 reports whether some IPv6 packet can match both. meetLink compares the link layer.
 func meetIPv6(a, b *Match) bool {
-	if a.IPv4 != nil || b.IPv4 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
+	if a.IPv4 != nil || b.IPv4 != nil || a.AH != nil || b.AH != nil || a.besideIP() || b.besideIP() || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
 		return false
 	}
 	if parts(a)&parts(b) == 0 {
@@ -154,17 +199,12 @@ func meetIPv6(a, b *Match) bool {
 		!bothBytes(x.Dst.Addr[:], x.Dst.Mask[:], y.Dst.Addr[:], y.Dst.Mask[:]) {
 		return false
 	}
-	upper := max(a.upper(), b.upper())
-	if upper == 0 {
-		return true
-	}
 	// The next header is the protocol itself, or an extension header before it.
-	n := protocolNumber(upper, true)
 	fits := func(next uint32) bool {
 		return x.NextHeader.admits(next) && y.NextHeader.admits(next) &&
 			a.choiceAdmits("ipv6", "nexthdr", next) && b.choiceAdmits("ipv6", "nexthdr", next)
 	}
-	return fits(uint32(n)) || slices.ContainsFunc(extensions, fits)
+	return meetProtocol(a, b, true, func(n uint32) bool { return fits(n) || slices.ContainsFunc(extensions, fits) })
 }
 
 // meetOther reports whether some packet without an IP header can match both.
@@ -174,6 +214,16 @@ func meetOther(a, b *Match) bool {
 		if !admits(EtherMPLS) && !admits(EtherMPLSMulticast) {
 			return false
 		}
+	}
+	if a.ARP != nil || b.ARP != nil {
+		if a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherARP) || !b.AdmitsEtherType(EtherARP) {
+			return false
+		}
+	}
+	if x, y := a.ARP, b.ARP; x != nil && y != nil && !(both(x.Op, y.Op) &&
+		bothBytes(x.Sender.Addr[:], x.Sender.Mask[:], y.Sender.Addr[:], y.Sender.Mask[:]) &&
+		bothBytes(x.Target.Addr[:], x.Target.Mask[:], y.Target.Addr[:], y.Target.Mask[:])) {
+		return false
 	}
 	return !a.needsIP() && !b.needsIP()
 }
@@ -234,7 +284,7 @@ func (c *Choice) meets(other *Match) bool {
 	theirs := other.choice(c.Clause, c.Tag, c.Field)
 	if theirs == nil {
 		ref := c.in(other)
-		if ref == nil || !f.looks(ref) {
+		if ref == nil || !f.asks(ref) {
 			return true
 		}
 		theirs = &Choice{Values: []Value{loadValue(ref)}}

@@ -53,6 +53,7 @@ type parser struct {
 	at    int // the next word
 	errs  ParseErrors
 	spots []spot
+	icmp  []icmpName
 }
 
 // spot is the word of a clause, or of a field of it.
@@ -68,6 +69,9 @@ func parse(words []word, end int) (Match, error) {
 		p.fail(0, "the match is empty: expected a protocol ("+oneOf(Clauses())+")", `write "any" to match every packet`)
 	}
 	p.match("", &m, false)
+	for _, n := range p.icmp {
+		p.resolve(n)
+	}
 	m = m.canonical()
 	p.check(&m)
 	if len(p.errs) > 0 {
@@ -164,7 +168,7 @@ func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
 	}
 	p.spots = append(p.spots, spot{open.path, "", index})
 
-	if len(c.fields) == 0 {
+	if len(c.fields) == 0 && c.inner == nil {
 		open.clause = nil
 	}
 	return open
@@ -174,7 +178,7 @@ func (p *parser) clause(c *clause, path string, m *Match, inside bool) fields {
 func (p *parser) inner(path string, open fields, inside bool) {
 	index := p.at - 1
 	if inside || open.clause == nil || open.clause.inner == nil {
-		p.fail(index, `"inner" follows the fields of vxlan or gre, once`, "write the clause as: vxlan vni 5 inner ipv4")
+		p.fail(index, fmt.Sprintf(`"inner" follows the fields of %s, once`, oneOf(tunnels())), "write the clause as: vxlan vni 5 inner ipv4")
 		p.match(fmt.Sprintf("%sinner?%d.", path, index), new(Match), inside)
 		return
 	}
@@ -201,11 +205,11 @@ func (p *parser) unknown(path string, open fields) fields {
 	p.fail(index, message, suggestion)
 
 	lower := strings.ToLower(text)
-	if protocols[lower] != 0 || etherTypes[lower] != 0 {
+	if isProtocol(lower) && synonyms[lower] == "" && clauseNamed(lower) == nil {
 		p.skipFields() // this protocol has no clause, so none of its fields is known
 		return open
 	}
-	meant := clauseNamed(cmp.Or(synonyms[lower], spelling.Nearest(text, Clauses())))
+	meant := clauseIn(cmp.Or(synonyms[lower], spelling.Nearest(text, Clauses())))
 	if meant == nil {
 		return open
 	}
@@ -235,12 +239,17 @@ func (p *parser) field(open fields, f *field) {
 	if (f.name == "proto" || f.name == "nexthdr" || f.name == "type") && clauseNamed(value) != nil {
 		suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
 	}
-	if keyword(value) && !p.words[p.at].value && !(f.isFragment() && value == wordAny) {
+	if keyword(value) && !p.words[p.at].value && !f.hasWord(value) {
 		p.fail(p.at, fmt.Sprintf("expected %s after %q", f.expects(), f.name), suggestion)
 		return
 	}
 	if p.given(open.path, f.name) {
 		p.fail(index, "given twice", "leave one out")
+	}
+	for _, other := range f.sharing() {
+		if p.given(open.path, other) {
+			p.fail(index, fmt.Sprintf("%q and %q have bits in common", f.name, other), "leave one out")
+		}
 	}
 	p.spots = append(p.spots, spot{open.path, f.name, p.at})
 	if p.isSet(f) {
@@ -250,6 +259,13 @@ func (p *parser) field(open fields, f *field) {
 
 	at := p.at
 	p.at++
+	if _, isName := icmpTypes[value]; isName && f.isICMPType() {
+		if !strings.Contains(open.path, "?") { // else the match is thrown away
+			w := p.words[at]
+			p.icmp = append(p.icmp, icmpName{name: value, match: open.match, at: element{w.text, w.offset, at}})
+		}
+		return
+	}
 	var bad *valueError
 	if err := f.parse(f.ref(open.match, open.tag), value); !errors.As(err, &bad) {
 		return
@@ -309,7 +325,7 @@ func (c *clause) misplaced(m *Match, inside bool) (why, fix string) {
 	return "", ""
 }
 
-// keyword reports whether the word is a clause or a field, which no value can be. The exception is "any" in "frag any".
+// keyword reports whether the word is a clause or a field, which no value can be, apart from those of [field.hasWord].
 func keyword(text string) bool { return keywords()[text] }
 
 var keywords = sync.OnceValue(func() map[string]bool {

@@ -32,8 +32,19 @@ func (f *field) hasLists() bool {
 
 // isRange reports whether the text is first-last, both of which are values of the field.
 func (f *field) isRange(text string) bool {
-	first, last, ok := strings.Cut(text, "-")
+	first, last, ok := f.cutRange(text)
 	return ok && f.hasRanges() && f.accepts(first) && f.accepts(last)
+}
+
+// cutRange splits first-last. A name of the field with a hyphen is no range.
+func (f *field) cutRange(text string) (first, last string, ok bool) {
+	if f.isAddress() {
+		return strings.Cut(text, "-")
+	}
+	if _, isName := f.names()[text]; isName {
+		return "", "", false
+	}
+	return f.splitRange(text)
 }
 
 // element is the text of one value of a set, with its place.
@@ -48,12 +59,18 @@ func (p *parser) set(open fields, f *field) {
 	c := Choice{Clause: open.clause.name, Tag: open.tag, Field: f.name}
 	s := &setReader{p: p, f: f, word: p.at}
 	before := len(p.errs)
+	var names []icmpName
 	elements := s.read(&c.Not)
 	p.at = s.word
 
 	scratch := newFull()
 	ref := f.ref(scratch, 0)
 	for i, e := range elements {
+		if _, isName := icmpTypes[e.text]; isName && f.isICMPType() {
+			names = append(names, icmpName{name: e.text, match: open.match, at: e, set: true, value: i})
+			c.Values = append(c.Values, Value{})
+			continue
+		}
 		v, bad := f.parseValue(ref, e.text)
 		if bad == nil {
 			c.Values = append(c.Values, v)
@@ -78,6 +95,9 @@ func (p *parser) set(open fields, f *field) {
 	}
 	if len(p.errs) == before {
 		open.match.Choices = append(open.match.Choices, c)
+		if !strings.Contains(open.path, "?") { // else the match is thrown away
+			p.icmp = append(p.icmp, names...)
+		}
 	}
 }
 
@@ -88,7 +108,7 @@ func (p *parser) failAt(e element, message, suggestion string) {
 
 // parseValue parses one value of a set. ref is a field of this kind, which parseValue overwrites.
 func (f *field) parseValue(ref any, text string) (Value, *valueError) {
-	if first, last, _ := strings.Cut(text, "-"); !f.isPort() && f.isRange(text) {
+	if first, last, _ := f.cutRange(text); !f.isPort() && f.isRange(text) {
 		v := Value{Value: f.number(ref, first), Last: f.number(ref, last)}
 		switch {
 		case strings.Contains(text, "/"):
@@ -141,7 +161,7 @@ func (s *setReader) read(not *bool) []element {
 		if s.at = len(notEqual); s.at == len(words[s.word].text) {
 			s.word, s.at = s.word+1, 0
 		}
-		if s.word == len(words) || keyword(words[s.word].text) && !words[s.word].value {
+		if s.word == len(words) || s.isKeyword() {
 			s.p.fail(s.word, fmt.Sprintf("expected %s after %q", s.f.expects(), notEqual), "")
 			return nil
 		}
@@ -194,6 +214,12 @@ func (s *setReader) braces() []element {
 	return nil // not reached: the set closes
 }
 
+// isKeyword reports whether the next word is a clause or a field, and no value.
+func (s *setReader) isKeyword() bool {
+	w := s.p.words[s.word]
+	return keyword(w.text) && !w.value && !s.f.hasWord(w.text)
+}
+
 // closes reports whether a "}" follows.
 func (s *setReader) closes() bool {
 	return slices.ContainsFunc(s.p.words[s.word:], func(w word) bool { return strings.Contains(w.text, "}") })
@@ -238,7 +264,7 @@ func (s *setReader) list() []element {
 		s.end()
 		s.word, s.at = s.word+1, 0
 		more := s.word < len(words) && (s.comma || s.f.hasLists() && strings.HasPrefix(words[s.word].text, ","))
-		if more && s.comma && keyword(words[s.word].text) && !words[s.word].value {
+		if more && s.comma && s.isKeyword() {
 			more = false
 		}
 		if more {

@@ -100,5 +100,8 @@ func copyField(to, from any) {
 		*to.(*Port) = *p
 	case *Fragment:
 		*to.(*Fragment) = *p
+	case part:
+		value, mask, _ := number(p)
+		setNumber(to, value, mask)
 	}
 }

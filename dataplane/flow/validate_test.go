@@ -72,6 +72,13 @@ func TestMatchValidateNamesEachWrongField(t *testing.T) {
 		{"a mask of flags of more than 12 bits", flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: 0x1002}}}, []string{"tcp.flags"}},
 		{"flags outside their mask", flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: flow.ACK}}}, []string{"tcp.flags"}},
 		{"an SPI outside its mask", flow.Match{ESP: &flow.ESP{SPI: number[uint32](3, 1)}}, []string{"esp.spi"}},
+		{"ah without a family", flow.Match{AH: &flow.AH{}}, []string{"ah"}},
+		{"ah over IPv6", flow.Match{IPv6: &flow.IPv6{}, AH: &flow.AH{}}, []string{"ah"}},
+		{"ah inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{AH: &flow.AH{}}}}, []string{"vxlan.inner.ah"}},
+		{"an address of ARP outside its mask", flow.Match{ARP: &flow.ARP{Sender: flow.Addr4{Addr: [4]byte{1}}}}, []string{"arp.sender"}},
+		{"ARP with IP", flow.Match{ARP: &flow.ARP{}, UDP: &flow.Ports{}}, []string{"arp"}},
+		{"a tag of SCTP outside its mask", flow.Match{SCTP: &flow.SCTP{Tag: number[uint32](3, 1)}}, []string{"sctp.vtag"}},
+		{"a TOS outside its mask", flow.Match{IPv4: &flow.IPv4{TOS: number[uint8](0xff, 0xfc)}}, []string{"ipv4.tos"}},
 		{"a label too wide", flow.Match{MPLS: &flow.MPLS{Label: number[uint32](1<<20, 1<<21-1)}}, []string{"mpls.label"}},
 		{"mpls with IP", flow.Match{MPLS: &flow.MPLS{}, IPv6: &flow.IPv6{}}, []string{"mpls"}},
 		{"incomplete with TCP ports, whose flags may be cut", flow.Match{Incomplete: true, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}, nil},
@@ -81,6 +88,22 @@ func TestMatchValidateNamesEachWrongField(t *testing.T) {
 		{"incomplete inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{Incomplete: true}}}, nil},
 		{"inside", flow.Match{GRE: &flow.GRE{Inner: &flow.Match{IPv4: &flow.IPv4{}, IPv6: &flow.IPv6{}}}}, []string{"gre.inner.ipv6"}},
 		{"a tunnel inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{GRE: &flow.GRE{}}}}, []string{"vxlan.inner.gre"}},
+		{"udp under geneve", flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 1, Mask: 0xffff}}, Geneve: &flow.Geneve{}}, nil},
+		{"udp of another port than gtpu's", flow.Match{UDP: &flow.Ports{Dst: flow.Port{Value: 1, Mask: 0xffff}}, GTPU: &flow.GTPU{}}, []string{"udp.dport"}},
+		{"two tunnels over udp", flow.Match{UDP: &flow.Ports{}, VXLAN: &flow.VXLAN{}, Geneve: &flow.Geneve{}}, []string{"geneve"}},
+		{"a VNI too wide", flow.Match{Geneve: &flow.Geneve{VNI: number[uint32](1<<24, 1<<25-1)}}, []string{"geneve.vni"}},
+		{"a label too wide over udp", flow.Match{MPLSUDP: &flow.MPLSUDP{MPLS: flow.MPLS{Label: number[uint32](1<<20, 1<<21-1)}}}, []string{"mplsudp.label"}},
+		{"ip in ip of one of its protocols", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](41, 255)}, IPIP: &flow.IPIP{}}, nil},
+		{"ip in ip of another protocol", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](47, 255)}, IPIP: &flow.IPIP{}}, []string{"ipv4.proto"}},
+		{"IPv4 in IP of the protocol of IPv6", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](41, 255)}, IPIP: &flow.IPIP{Inner: &flow.Match{IPv4: &flow.IPv4{}}}}, []string{"ipv4.proto"}},
+		{"ip in ip bare in a later fragment", flow.Match{IPv4: &flow.IPv4{Fragment: flow.FragmentLater}, IPIP: &flow.IPIP{}}, nil},
+		{"ip in ip with a packet in a later fragment", flow.Match{IPv4: &flow.IPv4{Fragment: flow.FragmentLater}, IPIP: &flow.IPIP{Inner: &flow.Match{}}}, []string{"ipv4.frag"}},
+		{"Ethernet inside ip", flow.Match{IPIP: &flow.IPIP{Inner: &flow.Match{Eth: &flow.Eth{}}}}, []string{"ipip.inner"}},
+		{"a tag inside gtpu", flow.Match{GTPU: &flow.GTPU{Inner: &flow.Match{VLAN: make([]flow.VLAN, 1)}}}, []string{"gtpu.inner"}},
+		{"mpls inside mplsudp", flow.Match{MPLSUDP: &flow.MPLSUDP{Inner: &flow.Match{MPLS: &flow.MPLS{}}}}, []string{"mplsudp.inner"}},
+		{"Ethernet inside geneve", flow.Match{Geneve: &flow.Geneve{Inner: &flow.Match{Eth: &flow.Eth{}}}}, nil},
+		{"incomplete with ip in ip", flow.Match{Incomplete: true, IPIP: &flow.IPIP{}}, []string{"incomplete"}},
+		{"incomplete with gtpu", flow.Match{Incomplete: true, GTPU: &flow.GTPU{}}, []string{"incomplete"}},
 		{"several at once", flow.Match{IPv4: &flow.IPv4{TTL: number[uint8](1, 0)}, IPv6: &flow.IPv6{}, TCP: &flow.TCP{Ports: flow.Ports{Src: flow.Port{Value: 2, Last: 1}}}, UDP: &flow.Ports{}},
 			[]string{"ipv4.ttl", "ipv6", "tcp.sport", "udp"}},
 	} {
@@ -188,7 +211,7 @@ func TestLongestTextFitsTheMirror(t *testing.T) {
 			"vlan id 2048/0xffe pcp 4/0x6 dei 1 vlan id 2048/0xffe pcp 4/0x6 dei 1 " +
 			"ipv6 src " + addr6 + " dst " + addr6 + " label 0xabcde/0xffffe nexthdr 16/0xfe tclass 0x20/0xfe hoplimit 128/0xfe frag no "
 	)
-	text := half + "udp sport 10000-10001 dport 4096-65535 vxlan vni 16777214/0xfffffe inner " +
+	text := half + "udp sport 10000-10001 dport 4096-65535 geneve vni 16777214/0xfffffe inner " +
 		strings.Replace(half, " nexthdr 16/", " nexthdr 6/", 1) + "tcp sport 10000-10001 dport 10000-10001"
 	m, err := flow.ParseMatch(text)
 	if err != nil {

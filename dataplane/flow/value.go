@@ -25,13 +25,17 @@ func (f *field) expects() string {
 	case *Addr6:
 		return "an IPv6 address, prefix, first-last or address/mask (2001:db8::/32)"
 	case *Port:
-		return "a port, first-last or value/mask (0 to 65535)"
+		return "a port or its name, first-last or value/mask (0 to 65535)"
 	case *Fragment:
 		return oneOf(fragmentWords[:])
 	case *Masked[TCPFlags]:
 		return "flags or flags/mask (syn/syn,ack), of " + oneOf(append([]string{wordNone}, flagWords[:]...))
 	}
-	return fmt.Sprintf("a number, first-last or value/mask (%d bits, 0 to %d)", f.bits, ones(f.bits))
+	number := "a number"
+	if len(f.nameList()) > 0 {
+		number = "a number or its name"
+	}
+	return fmt.Sprintf("%s, first-last or value/mask (%d bits, 0 to %d)", number, f.bits, ones(f.bits))
 }
 
 // full has every clause, so that field.ref can tell the type of any field.
@@ -68,14 +72,21 @@ func (f *field) parse(ref any, text string) error {
 		return f.parseFlags(p, text)
 	}
 	value, mask, err := f.parseNumber(text)
-	if err == nil {
-		setNumber(ref, value, mask)
+	if err != nil {
+		return err
 	}
-	return err
+	if _, isPart := ref.(part); isPart { // check sees the whole field, and so could not name the part
+		if cause, fix := f.checkNumber(value, mask); cause != "" {
+			return &valueError{cause, fix}
+		}
+	}
+	setNumber(ref, value, mask)
+	return nil
 }
 
 func (f *field) parsePort(p *Port, text string) error {
-	if first, last, isRange := strings.Cut(text, "-"); isRange {
+	first, last, isRange := f.splitRange(text)
+	if _, isName := f.names()[text]; isRange && !isName {
 		lo, err := f.parseDigits(first)
 		if err != nil {
 			return err
@@ -101,7 +112,7 @@ func (f *field) parsePort(p *Port, text string) error {
 	return err
 }
 
-// parseNumber parses value or value/mask.
+// parseNumber parses value or value/mask. The value may be a name.
 func (f *field) parseNumber(text string) (value, mask uint32, err error) {
 	first, second, masked := strings.Cut(text, "/")
 	if value, err = f.parseDigits(first); err != nil || !masked {
@@ -111,8 +122,14 @@ func (f *field) parseNumber(text string) (value, mask uint32, err error) {
 	return value, mask, err
 }
 
-// parseDigits parses a decimal number, or a hexadecimal one with 0x, and checks that it fits the field.
+// parseDigits parses a name of the field, a decimal number, or a hexadecimal one with 0x, and checks that it fits the field.
 func (f *field) parseDigits(text string) (uint32, error) {
+	if f.name == "nexthdr" && text == "icmp" {
+		return 0, &valueError{`"icmp" is protocol 1, which IPv6 does not carry`, meant("icmpv6")}
+	}
+	if number, ok := f.names()[text]; ok {
+		return number, nil
+	}
 	digits, base := text, 10
 	if hex, ok := strings.CutPrefix(text, "0x"); ok {
 		digits, base = hex, 16

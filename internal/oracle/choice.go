@@ -51,18 +51,22 @@ func (h *headers) number(clause string, tag int, field string) (n flow.Number, p
 			return number(uint32(t.dei))
 		}
 	case clause == "mpls" && h.mpls != nil:
-		switch e := h.mpls; field {
-		case "label":
-			return number(e.label)
-		case "tc":
-			return number(uint32(e.tc))
-		case "bos":
-			return number(uint32(e.bottom))
-		case "ttl":
-			return number(uint32(e.ttl))
+		return h.mpls.number(field)
+	case clause == "arp" && h.arp != nil:
+		switch a := h.arp; field {
+		case "op":
+			return number(uint32(a.op))
+		case "sender":
+			return bytes(a.sender)
+		case "target":
+			return bytes(a.target)
 		}
 	case clause == "ipv4" && h.ip4 != nil:
 		switch ip := h.ip4; field {
+		case "dscp":
+			return number(uint32(ip.tos >> 2))
+		case "ecn":
+			return number(uint32(ip.tos & 3))
 		case "src":
 			return bytes(ip.src)
 		case "dst":
@@ -76,6 +80,10 @@ func (h *headers) number(clause string, tag int, field string) (n flow.Number, p
 		}
 	case clause == "ipv6" && h.ip6 != nil:
 		switch ip := h.ip6; field {
+		case "dscp":
+			return number(uint32(ip.class >> 2))
+		case "ecn":
+			return number(uint32(ip.class & 3))
 		case "src":
 			return bytes(ip.src)
 		case "dst":
@@ -91,7 +99,9 @@ func (h *headers) number(clause string, tag int, field string) (n flow.Number, p
 		}
 	case clause == "tcp" && field == "flags" && h.upper == 6 && h.flags != nil:
 		return number(uint32(*h.flags))
-	case clause == "tcp" && h.upper == 6 && h.ports != nil, clause == "udp" && h.upper == 17 && h.ports != nil:
+	case clause == "sctp" && field == "vtag" && h.upper == 132 && h.vtag != nil:
+		return number(*h.vtag)
+	case h.ports != nil && (clause == "tcp" && h.upper == 6 || clause == "udp" && h.upper == 17 || clause == "sctp" && h.upper == 132):
 		switch field {
 		case "sport":
 			return number(uint32(h.ports.src))
@@ -105,12 +115,34 @@ func (h *headers) number(clause string, tag int, field string) (n flow.Number, p
 		case "code":
 			return number(uint32(h.icmp.code))
 		}
-	case clause == "esp" && h.spi != nil:
+	case h.spi != nil && (clause == "esp" && h.upper == 50 || clause == "ah" && h.upper == 51):
 		return number(*h.spi)
 	case clause == "vxlan" && h.vxlan != nil:
 		return number(h.vxlan.key)
+	case clause == "geneve" && h.geneve != nil:
+		return number(h.geneve.key)
+	case clause == "gtpu" && h.gtpu != nil:
+		return number(h.gtpu.key)
+	case clause == "mplsudp" && h.mplsudp != nil:
+		return h.mplsudp.entry.number(field)
 	case clause == "gre" && h.gre != nil && h.gre.hasKey:
 		return number(h.gre.key)
 	}
 	return flow.Number{}, false
+}
+
+func (e *mplsHeader) number(field string) (n flow.Number, present bool) {
+	switch field {
+	case "label":
+		n.Lo = uint64(e.label)
+	case "tc":
+		n.Lo = uint64(e.tc)
+	case "bos":
+		n.Lo = uint64(e.bottom)
+	case "ttl":
+		n.Lo = uint64(e.ttl)
+	default:
+		return n, false
+	}
+	return n, true
 }

@@ -14,7 +14,15 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 		m.VLAN = append(m.VLAN, flow.VLAN{ID: exact(t.id, 12), PCP: exact(t.pcp, 3), DEI: exact(t.dei, 1)})
 	}
 	if e := h.mpls; e != nil {
-		m.MPLS = &flow.MPLS{Label: exact(e.label, 20), TC: exact(e.tc, 3), Bottom: exact(e.bottom, 1), TTL: exact(e.ttl, 8)}
+		m.MPLS = exactEntry(e)
+	}
+	if h.link && h.network == 0x0806 {
+		m.ARP = new(flow.ARP)
+	}
+	if a := h.arp; a != nil {
+		m.ARP.Op = exact(a.op, 16)
+		fill(m.ARP.Sender.Addr[:], m.ARP.Sender.Mask[:], a.sender)
+		fill(m.ARP.Target.Addr[:], m.ARP.Target.Mask[:], a.target)
 	}
 	if ip := h.ip4; ip != nil {
 		m.IPv4 = &flow.IPv4{
@@ -69,17 +77,24 @@ func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 			return
 		}
 		m.UDP = &p
-		if tunnels && h.ports != nil && h.ports.dst == 4789 {
-			m.VXLAN = new(flow.VXLAN)
-		}
-		if v := h.vxlan; v != nil {
-			in := v.inner.describe(false)
-			m.VXLAN.VNI, m.VXLAN.Inner = exact(v.key, 24), &in
+		if tunnels && h.ports != nil {
+			h.describeUDPTunnel(m)
 		}
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		m.ICMP = new(flow.ICMP)
 		if h.icmp != nil {
 			m.ICMP.Type, m.ICMP.Code = exact(h.icmp.typ, 8), exact(h.icmp.code, 8)
+		}
+	case h.upper == 132:
+		m.SCTP = new(flow.SCTP)
+		if h.vtag != nil {
+			m.SCTP.Src, m.SCTP.Dst = flow.Port{Value: h.ports.src, Mask: 0xffff}, flow.Port{Value: h.ports.dst, Mask: 0xffff}
+			m.SCTP.Tag = exact(*h.vtag, 32)
+		}
+	case h.upper == 51 && h.ip4 != nil:
+		m.AH = new(flow.AH)
+		if h.spi != nil {
+			m.AH.SPI = exact(*h.spi, 32)
 		}
 	case h.upper == 50:
 		m.ESP = new(flow.ESP)
@@ -95,7 +110,48 @@ func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 				m.GRE.Key = exact(g.key, 32)
 			}
 		}
+	case (h.upper == 4 || h.upper == 41) && tunnels:
+		m.IPIP = &flow.IPIP{Inner: h.ipip.describe()}
 	}
+}
+
+// describeUDPTunnel adds the tunnel over UDP, known by its port.
+func (h *headers) describeUDPTunnel(m *flow.Match) {
+	switch h.ports.dst {
+	case 4789:
+		m.VXLAN = &flow.VXLAN{Inner: h.vxlan.describe()}
+		if t := h.vxlan; t != nil {
+			m.VXLAN.VNI = exact(t.key, 24)
+		}
+	case 6081:
+		m.Geneve = &flow.Geneve{Inner: h.geneve.describe()}
+		if t := h.geneve; t != nil {
+			m.Geneve.VNI = exact(t.key, 24)
+		}
+	case 2152:
+		m.GTPU = &flow.GTPU{Inner: h.gtpu.describe()}
+		if t := h.gtpu; t != nil {
+			m.GTPU.TEID = exact(t.key, 32)
+		}
+	case 6635:
+		m.MPLSUDP = &flow.MPLSUDP{Inner: h.mplsudp.describe()}
+		if t := h.mplsudp; t != nil {
+			m.MPLSUDP.MPLS = *exactEntry(&t.entry)
+		}
+	}
+}
+
+// describe returns the headers inside the tunnel, or nil if it has no header.
+func (t *tunnelHeader) describe() *flow.Match {
+	if t == nil {
+		return nil
+	}
+	in := t.inner.describe(false)
+	return &in
+}
+
+func exactEntry(e *mplsHeader) *flow.MPLS {
+	return &flow.MPLS{Label: exact(e.label, 20), TC: exact(e.tc, 3), Bottom: exact(e.bottom, 1), TTL: exact(e.ttl, 8)}
 }
 
 func exact[T ~uint8 | ~uint16 | ~uint32](value T, bits int) flow.Masked[T] {

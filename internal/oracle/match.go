@@ -7,14 +7,21 @@ func matches(m *flow.Match, h *headers) bool {
 	return matchEth(m, h) &&
 		matchVLAN(m, h) &&
 		matchMPLS(m, h) &&
+		matchARP(m, h) &&
 		matchIPv4(m, h) &&
 		matchIPv6(m, h) &&
 		matchTCP(m, h) &&
 		matchUDP(m, h) &&
+		matchSCTP(m, h) &&
 		matchICMP(m, h) &&
 		matchESP(m, h) &&
+		matchAH(m, h) &&
 		matchVXLAN(m, h) &&
 		matchGRE(m, h) &&
+		matchIPIP(m, h) &&
+		matchGeneve(m, h) &&
+		matchGTPU(m, h) &&
+		matchMPLSUDP(m, h) &&
 		matchChoices(m, h) &&
 		(!m.Incomplete || h.incomplete())
 }
@@ -43,15 +50,29 @@ func matchVLAN(m *flow.Match, h *headers) bool {
 }
 
 func matchMPLS(m *flow.Match, h *headers) bool {
-	want, e := m.MPLS, h.mpls
-	if want == nil {
-		return true
-	}
+	return m.MPLS == nil || matchEntry(m.MPLS, h.mpls)
+}
+
+func matchEntry(want *flow.MPLS, e *mplsHeader) bool {
 	return e != nil &&
 		fieldMatch(e.label, want.Label) &&
 		fieldMatch(e.tc, want.TC) &&
 		fieldMatch(e.bottom, want.Bottom) &&
 		fieldMatch(e.ttl, want.TTL)
+}
+
+func matchARP(m *flow.Match, h *headers) bool {
+	want, a := m.ARP, h.arp
+	switch {
+	case want == nil:
+		return true
+	case *want == flow.ARP{}:
+		return h.link && h.network == 0x0806
+	}
+	return a != nil &&
+		fieldMatch(a.op, want.Op) &&
+		bytesMatch(a.sender, want.Sender.Addr[:], want.Sender.Mask[:]) &&
+		bytesMatch(a.target, want.Target.Addr[:], want.Target.Mask[:])
 }
 
 func matchIPv4(m *flow.Match, h *headers) bool {
@@ -111,6 +132,19 @@ func matchUDP(m *flow.Match, h *headers) bool {
 	return m.UDP == nil || h.upper == 17 && matchPorts(m.UDP, h.ports)
 }
 
+func matchSCTP(m *flow.Match, h *headers) bool {
+	want := m.SCTP
+	switch {
+	case want == nil:
+		return true
+	case h.upper != 132:
+		return false
+	case *want == flow.SCTP{}:
+		return true
+	}
+	return h.vtag != nil && matchPorts(&want.Ports, h.ports) && fieldMatch(*h.vtag, want.Tag)
+}
+
 func matchPorts(want *flow.Ports, ports *portsHeader) bool {
 	if *want == (flow.Ports{}) {
 		return true
@@ -145,12 +179,19 @@ func matchESP(m *flow.Match, h *headers) bool {
 	return h.upper == 50 && (m.ESP.SPI.Mask == 0 || h.spi != nil && fieldMatch(*h.spi, m.ESP.SPI))
 }
 
+func matchAH(m *flow.Match, h *headers) bool {
+	if m.AH == nil {
+		return true
+	}
+	return h.ip4 != nil && h.upper == 51 && (m.AH.SPI.Mask == 0 || h.spi != nil && fieldMatch(*h.spi, m.AH.SPI))
+}
+
 func matchVXLAN(m *flow.Match, h *headers) bool {
 	want := m.VXLAN
 	switch {
 	case want == nil:
 		return true
-	case h.upper != 17 || h.ports == nil || h.ports.dst != 4789:
+	case !h.udpTo(4789):
 		return false
 	case want.VNI.Mask == 0 && want.Inner == nil:
 		return true
@@ -174,6 +215,66 @@ func matchGRE(m *flow.Match, h *headers) bool {
 		return false
 	}
 	return want.Inner == nil || matches(want.Inner, h.gre.inner)
+}
+
+func matchIPIP(m *flow.Match, h *headers) bool {
+	want := m.IPIP
+	switch {
+	case want == nil:
+		return true
+	case h.upper != 4 && h.upper != 41:
+		return false
+	case want.Inner == nil:
+		return true
+	}
+	return h.ipip != nil && matches(want.Inner, h.ipip.inner)
+}
+
+func matchGeneve(m *flow.Match, h *headers) bool {
+	want := m.Geneve
+	switch {
+	case want == nil:
+		return true
+	case !h.udpTo(6081):
+		return false
+	case want.VNI.Mask == 0 && want.Inner == nil:
+		return true
+	}
+	return h.geneve != nil && fieldMatch(h.geneve.key, want.VNI) &&
+		(want.Inner == nil || matches(want.Inner, h.geneve.inner))
+}
+
+func matchGTPU(m *flow.Match, h *headers) bool {
+	want := m.GTPU
+	switch {
+	case want == nil:
+		return true
+	case !h.udpTo(2152):
+		return false
+	case want.TEID.Mask == 0 && want.Inner == nil:
+		return true
+	}
+	return h.gtpu != nil && fieldMatch(h.gtpu.key, want.TEID) &&
+		(want.Inner == nil || matches(want.Inner, h.gtpu.inner))
+}
+
+func matchMPLSUDP(m *flow.Match, h *headers) bool {
+	want := m.MPLSUDP
+	switch {
+	case want == nil:
+		return true
+	case !h.udpTo(6635):
+		return false
+	case want.MPLS == flow.MPLS{} && want.Inner == nil:
+		return true
+	}
+	return h.mplsudp != nil && matchEntry(&want.MPLS, &h.mplsudp.entry) &&
+		(want.Inner == nil || matches(want.Inner, h.mplsudp.inner))
+}
+
+// udpTo reports whether the packet is UDP to a port.
+func (h *headers) udpTo(port uint16) bool {
+	return h.upper == 17 && h.ports != nil && h.ports.dst == port
 }
 
 func fieldMatch[T ~uint8 | ~uint16 | ~uint32](field T, want flow.Masked[T]) bool {

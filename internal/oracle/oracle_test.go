@@ -62,6 +62,7 @@ func fragment4(proto layers.IPProtocol, more bool, offset uint16) *layers.IPv4 {
 
 const (
 	tIPv4, tIPv6, tTag, tQinQ = layers.EthernetTypeIPv4, layers.EthernetTypeIPv6, layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ
+	tARP                      = layers.EthernetTypeARP
 	pTCP, pUDP, pGRE          = layers.IPProtocolTCP, layers.IPProtocolUDP, layers.IPProtocolGRE
 )
 
@@ -88,6 +89,11 @@ func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 	synAE[14+20+12] |= 4
 	tiny := build(t, eth(tIPv4), fragment4(pTCP, true, 0), raw(0, 1, 443>>8, 443&255, 0, 0, 0, 0))
 	esp4 := build(t, eth(tIPv4), ip4(50), raw(0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 9, 9))
+	request := build(t, eth(tARP), raw(0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 192, 0, 2, 10))
+	token := bytes.Clone(request)
+	token[14+1] = 6
+	sctp := build(t, eth(tIPv4), ip4(132), raw(0x9c, 0x40, 0x0f, 0x1c, 1, 2, 3, 4, 0, 0, 0, 0))
+	ah4 := build(t, eth(tIPv4), ip4(51), raw(6, 4, 0, 0, 0x12, 0x34, 0x56, 0x78), make(gopacket.Payload, 16), tcp(1, 80))
 	labels := build(t, eth(0x8847), raw(0, 1, 0x0a, 64, 0, 2, 1, 64), ip4(pTCP), tcp(1, 2))
 	vxlan := build(t, eth(tIPv4), ip4(pUDP), udp(5555, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5},
 		eth(tTag), tag(7, 0, tIPv4), ip4(pTCP), tcp(1, 80), raw(0))
@@ -151,6 +157,26 @@ func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 		{"esp behind extension headers", build(t, eth(tIPv6), ip6(0), hbh(2, 50), raw(0, 0, 1, 0, 0, 0, 0, 1)), "esp spi 256; ipv6 nexthdr 0 esp", "ipv4 esp; incomplete"},
 		{"later fragment of esp", build(t, eth(tIPv4), fragment4(50, false, 9), raw(0, 0, 1, 0, 0, 0, 0, 1)), "esp", "esp spi 256; incomplete"},
 		{"esp in vxlan", build(t, eth(tIPv4), ip4(pUDP), udp(1, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5}, eth(tIPv4), ip4(50), raw(0, 0, 1, 0)), "vxlan inner esp spi 256", "esp"},
+		{"arp", request,
+			"arp; arp op 1; arp op request sender 10.0.0.0/8 target 192.0.2.10; arp sender 0.0.0.1/0.0.0.255; eth type 0x0806 arp; untagged arp; eth src 02:00:00:00:00:01 arp op 1",
+			"arp op 2; arp sender 10.0.0.2; arp target 10.0.0.1; ipv4; tcp; vlan; incomplete"},
+		{"arp with padding behind a tag", build(t, eth(tTag), tag(7, 0, tARP), raw(request[14:]...), make(gopacket.Payload, 18)), "vlan id 7 arp op 1 target 192.0.2.10", "untagged arp; incomplete"},
+		{"arp of another network", token, "arp; eth type 0x0806", "arp op 1; arp op 0/0x8000; incomplete"},
+		{"27 bytes of arp", request[:14+27], "arp; arp incomplete; incomplete", "arp op 1; arp op 0/0x8000"},
+		{"arp in vxlan", build(t, eth(tIPv4), ip4(pUDP), udp(1, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5}, eth(tARP), raw(request[14:]...)),
+			"vxlan inner arp target 192.0.2.10; vxlan inner arp", "arp; vxlan inner arp op 2; vxlan inner incomplete"},
+		{"arp in gre without Ethernet", build(t, eth(tIPv4), ip4(pGRE), raw(0, 0, 0x08, 0x06), raw(request[14:]...)), "gre inner any", "gre inner arp; gre inner arp op 1; gre inner incomplete"},
+		{"sctp", sctp, "sctp; sctp sport 40000 dport diameter vtag 0x01020304; sctp dport 3000-4000; sctp vtag 0x01000000/0xff000000; ipv4 proto sctp", "sctp dport 1-9; sctp vtag 1; tcp; udp; incomplete"},
+		{"seven bytes of sctp", sctp[:14+20+7], "sctp; sctp incomplete", "sctp sport 40000; sctp dport 0-65535; sctp vtag 0/1"},
+		{"eight bytes of sctp", sctp[:14+20+8], "sctp dport 3868 vtag 0x01020304", "incomplete"},
+		{"sctp behind an extension header", build(t, eth(tIPv6), ip6(0), hbh(1, 132), raw(sctp[14+20:]...)), "ipv6 sctp vtag 0x01020304", "ipv4 sctp"},
+		{"later fragment of sctp", build(t, eth(tIPv4), fragment4(132, false, 9), raw(sctp[14+20:]...)), "sctp", "sctp dport 3868; sctp vtag 0x01020304; incomplete"},
+		{"ah over ipv4", ah4, "ipv4 ah; ipv4 ah spi 0x12345678; ipv4 ah spi 0x12000000/0xff000000; ipv4 proto ah", "ipv4 ah spi 1; tcp; esp; incomplete"},
+		{"seven bytes of ah", ah4[:14+20+7], "ipv4 ah; ipv4 ah incomplete", "ipv4 ah spi 0x12345678; ipv4 ah spi 0/1"},
+		{"eight bytes of ah", ah4[:14+20+8], "ipv4 ah spi 0x12345678", "incomplete"},
+		{"later fragment of ah", build(t, eth(tIPv4), fragment4(51, false, 9), raw(ah4[14+20:]...)), "ipv4 ah", "ipv4 ah spi 0x12345678; incomplete"},
+		{"dscp and ecn", http4, "ipv4 dscp 4; ipv4 ecn 2; ipv4 ecn ect0; ipv4 dscp 4/0x3c ecn 0/1", "ipv4 dscp ef; ipv4 ecn ce; ipv4 dscp 4 ecn 3"},
+		{"dscp and ecn of ipv6", icmp6, "ipv6 dscp 13; ipv6 ecn 0", "ipv6 dscp 12; ipv6 ecn ce"},
 		{"mpls", labels, "mpls; mpls label 16 tc 5 bos 0 ttl 64; mpls label 0x10/0xffff0; eth type 0x8847 mpls; untagged mpls", "mpls label 17; mpls bos 1; mpls ttl 63; ipv4; tcp; incomplete"},
 		{"mpls multicast behind a tag", build(t, eth(tTag), tag(7, 0, 0x8848), raw(0, 1, 1, 64)), "vlan id 7 mpls label 16 bos 1; eth type 0x8848", "eth type 0x8847 mpls; untagged mpls"},
 		{"three bytes of a label", labels[:14+3], "eth type 0x8847; incomplete", "mpls; mpls label 0/1"},
@@ -186,7 +212,7 @@ func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 		{"nine extension headers", chain(9), "ipv6 nexthdr 0; incomplete; ipv6 nexthdr 0 incomplete", "udp; tcp; icmp; gre; udp incomplete"},
 		{"extension header to the end of the frame", chain(1)[:14+40+8], "udp; udp incomplete", "udp dport 53"},
 		{"extension header cut", chain(1)[:14+40+7], "ipv6; incomplete", "udp"},
-		{"authentication header", ah, "tcp dport 80", "udp"},
+		{"authentication header", ah, "tcp dport 80; ipv6 nexthdr ah", "udp; ipv4 ah; ipv4 ah spi 0"},
 		{"ESP ends the walk", build(t, eth(tIPv6), ip6(50), raw(17, 0, 0, 0, 0, 0, 0, 0), udp(1, 53)), "ipv6 nexthdr 50", "udp; incomplete"},
 		{"first fragment of ipv6", frag6(17, 0), "udp dport 53; udp; ipv6 frag first; ipv6 frag yes udp dport 53", "tcp; ipv6 frag no; ipv6 frag later; ipv4 frag first"},
 		{"later fragment of ipv6", frag6(17, 185), "udp; ipv6 nexthdr 44 udp; ipv6 frag later udp; ipv6 frag yes", "udp dport 53; incomplete; ipv6 frag first; ipv6 frag no"},
@@ -276,6 +302,10 @@ func FuzzMatch(f *testing.F) {
 	m := oracle.New([]flow.Flow{
 		{Match: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{IPv6: &flow.IPv6{}, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}}}},
 		{Match: flow.Match{GRE: &flow.GRE{Inner: &flow.Match{VLAN: make([]flow.VLAN, 2), ICMP: &flow.ICMP{}}}}},
+		{Match: flow.Match{IPIP: &flow.IPIP{Inner: &flow.Match{IPv6: &flow.IPv6{}, ICMP: &flow.ICMP{}}}}},
+		{Match: flow.Match{Geneve: &flow.Geneve{Inner: &flow.Match{IPv4: &flow.IPv4{}, VLAN: make([]flow.VLAN, 1)}}}},
+		{Match: flow.Match{GTPU: &flow.GTPU{Inner: &flow.Match{IPv4: &flow.IPv4{}}}}},
+		{Match: flow.Match{MPLSUDP: &flow.MPLSUDP{Inner: &flow.Match{IPv6: &flow.IPv6{}}}}},
 		{Match: flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 1, Mask: 1}}}},
 		{Match: flow.Match{IPv4: &flow.IPv4{}}}, {Match: flow.Match{IPv6: &flow.IPv6{}}}, {Match: flow.Match{VLAN: make([]flow.VLAN, 1)}},
 	})

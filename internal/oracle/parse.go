@@ -15,15 +15,23 @@ type headers struct {
 	network uint16 // the EtherType, or 0
 	upper   int    // the protocol above IP, or -1
 
+	cutARP bool // the EtherType is that of ARP, and the packet is too short for it
+
 	later bool // a fragment at an offset above 0
 	room  int  // bytes above IP, as the lengths in IP say; the frame may have padding behind them
 
-	ports *portsHeader // of TCP and UDP
+	arp   *arpHeader
+	ports *portsHeader // of TCP, UDP and SCTP
 	flags *uint16      // of TCP, 12 bits
-	spi   *uint32      // of ESP
+	vtag  *uint32      // of SCTP
+	spi   *uint32      // of ESP, and of AH over IPv4
 	icmp  *icmpHeader
-	vxlan *tunnelHeader
-	gre   *tunnelHeader
+
+	// Tunnels. They are nil if the header is absent, and inside a tunnel.
+	vxlan, gre, ipip, geneve, gtpu, mplsudp *tunnelHeader
+
+	// unreached says that these are the headers inside a tunnel, and something between its header and them is cut or too long.
+	unreached bool
 }
 
 type ethHeader struct {
@@ -40,6 +48,12 @@ type tagHeader struct {
 type mplsHeader struct {
 	label           uint32
 	tc, bottom, ttl uint8
+}
+
+// arpHeader is a packet of ARP for IPv4 over Ethernet.
+type arpHeader struct {
+	op             uint16
+	sender, target []byte
 }
 
 type ip4Header struct {
@@ -62,7 +76,8 @@ type icmpHeader struct{ typ, code uint8 }
 
 type tunnelHeader struct {
 	hasKey bool
-	key    uint32 // GRE key or VNI
+	key    uint32     // GRE key, VNI or TEID
+	entry  mplsHeader // of MPLS over UDP, the first of the stack
 	inner  *headers
 }
 
@@ -109,28 +124,42 @@ func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 		h.parseIPv4(b, tunnels)
 	case 0x86dd:
 		h.parseIPv6(b, tunnels)
+	case 0x0806:
+		if h.link {
+			h.parseARP(b)
+		}
 	case 0x8847, 0x8848:
 		if len(b) >= 4 {
-			entry := be.Uint32(b)
-			h.mpls = &mplsHeader{
-				label:  entry >> 12,
-				tc:     uint8(entry >> 9 & 7),
-				bottom: uint8(entry >> 8 & 1),
-				ttl:    uint8(entry),
-			}
+			entry := parseEntry(b)
+			h.mpls = &entry
 		}
+	}
+}
+
+// parseEntry parses an entry of a label stack.
+func parseEntry(b []byte) mplsHeader {
+	entry := be.Uint32(b)
+	return mplsHeader{
+		label:  entry >> 12,
+		tc:     uint8(entry >> 9 & 7),
+		bottom: uint8(entry >> 8 & 1),
+		ttl:    uint8(entry),
 	}
 }
 
 // incomplete reports whether a header was announced, but is absent or could not be reached.
 func (h *headers) incomplete() bool {
 	switch {
+	case h.unreached:
+		return true
 	case h.link && h.eth == nil:
 		return true
 	case h.network == 0x8100, h.network == 0x88a8:
 		return true
 	case h.network == 0x8847, h.network == 0x8848:
 		return h.mpls == nil
+	case h.cutARP:
+		return true
 	case h.network == 0x0800 && h.ip4 == nil, h.network == 0x86dd && h.ip6 == nil:
 		return true
 	case h.ip6 != nil && h.upper < 0:
@@ -141,12 +170,31 @@ func (h *headers) incomplete() bool {
 		return h.flags == nil
 	case h.upper == 17:
 		return h.ports == nil
-	case h.upper == 50:
+	case h.upper == 132:
+		return h.vtag == nil
+	case h.upper == 50, h.upper == 51:
 		return h.spi == nil
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		return h.icmp == nil
 	}
 	return false
+}
+
+// parseARP parses a packet of ARP. It has fields if it is for IPv4 over Ethernet.
+func (h *headers) parseARP(b []byte) {
+	if len(b) < 28 {
+		h.cutARP = true
+		return
+	}
+	hardware, protocol := be.Uint16(b), be.Uint16(b[2:])
+	if hardware != 1 || protocol != 0x0800 || b[4] != 6 || b[5] != 4 {
+		return
+	}
+	h.arp = &arpHeader{
+		op:     be.Uint16(b[6:]),
+		sender: b[14:18],
+		target: b[24:28],
+	}
 }
 
 func (h *headers) parseIPv4(b []byte, tunnels bool) {
@@ -241,29 +289,126 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 			flags := be.Uint16(b[12:]) & 0xfff
 			h.flags = &flags
 		}
-		if h.upper == 17 && h.ports.dst == 4789 && tunnels {
-			h.parseVXLAN(b[4:])
+		if h.upper == 17 && tunnels && len(b) >= 8 {
+			h.parseUDPTunnel(b[8:])
 		}
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		if len(b) >= 2 {
 			h.icmp = &icmpHeader{typ: b[0], code: b[1]}
+		}
+	case h.upper == 132:
+		if len(b) >= 8 {
+			tag := be.Uint32(b[4:])
+			h.ports = &portsHeader{src: be.Uint16(b), dst: be.Uint16(b[2:])}
+			h.vtag = &tag
 		}
 	case h.upper == 50:
 		if len(b) >= 4 {
 			spi := be.Uint32(b)
 			h.spi = &spi
 		}
+	case h.upper == 51: // behind IPv6 it is an extension header
+		if len(b) >= 8 {
+			spi := be.Uint32(b[4:])
+			h.spi = &spi
+		}
 	case h.upper == 47 && tunnels:
 		h.parseGRE(b)
+	case h.upper == 4 && tunnels:
+		h.ipip = &tunnelHeader{inner: parseType(0x0800, b)}
+	case h.upper == 41 && tunnels:
+		h.ipip = &tunnelHeader{inner: parseType(0x86dd, b)}
 	}
 }
 
-// parseVXLAN parses from the length field of UDP on.
-func (h *headers) parseVXLAN(b []byte) {
-	if len(b) < 4+8 {
+// parseUDPTunnel parses what is behind UDP, by its destination port.
+func (h *headers) parseUDPTunnel(b []byte) {
+	switch h.ports.dst {
+	case 4789:
+		h.parseVXLAN(b)
+	case 6081:
+		h.parseGeneve(b)
+	case 2152:
+		h.parseGTPU(b)
+	case 6635:
+		h.parseMPLSUDP(b)
+	}
+}
+
+// parseType parses the packet inside a tunnel that says its EtherType.
+func parseType(typ uint16, b []byte) *headers {
+	if typ == 0x6558 {
+		return parseFrame(b, false)
+	}
+	h := &headers{upper: -1}
+	h.parseNetwork(typ, b, false)
+	return h
+}
+
+// parseGeneve parses a header of version 0, and the packet behind its options.
+func (h *headers) parseGeneve(b []byte) {
+	if len(b) < 8 || b[0]>>6 != 0 {
 		return
 	}
-	b = b[4:]
+	h.geneve = &tunnelHeader{key: be.Uint32(b[4:]) >> 8, inner: &headers{upper: -1, unreached: true}}
+	if options := 4 * int(b[0]&0x3f); len(b) >= 8+options {
+		h.geneve.inner = parseType(be.Uint16(b[2:]), b[8+options:])
+	}
+}
+
+// parseGTPU parses the header of a G-PDU, version 1, and the IP packet behind at most four extension headers.
+func (h *headers) parseGTPU(b []byte) {
+	if len(b) < 8 || b[0]>>5 != 1 || b[0]&0x10 == 0 || b[1] != 255 {
+		return
+	}
+	flags := b[0]
+	h.gtpu = &tunnelHeader{key: be.Uint32(b[4:]), inner: &headers{upper: -1, unreached: true}}
+	b = b[8:]
+
+	next := byte(0)
+	if flags&7 != 0 { // sequence number, N-PDU number, type of the first extension header: all are there if one is said to be
+		if len(b) < 4 {
+			return
+		}
+		if flags&4 != 0 {
+			next = b[3]
+		}
+		b = b[4:]
+	}
+	for walked := 0; next != 0; walked++ {
+		if walked == 4 || len(b) == 0 || b[0] == 0 || len(b) < 4*int(b[0]) {
+			return
+		}
+		length := 4 * int(b[0])
+		next, b = b[length-1], b[length:]
+	}
+	h.gtpu.inner = parseIP(b, false)
+}
+
+// parseMPLSUDP parses the first entry of a label stack, and the IP packet behind at most eight entries.
+func (h *headers) parseMPLSUDP(b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	h.mplsudp = &tunnelHeader{entry: parseEntry(b), inner: &headers{upper: -1, unreached: true}}
+	for range 8 {
+		if len(b) < 4 {
+			return
+		}
+		bottom := b[2]&1 != 0
+		b = b[4:]
+		if bottom {
+			h.mplsudp.inner = parseIP(b, false)
+			return
+		}
+	}
+}
+
+// parseVXLAN parses a header with any flags, and the frame inside.
+func (h *headers) parseVXLAN(b []byte) {
+	if len(b) < 8 {
+		return
+	}
 	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
 }
 
@@ -278,7 +423,7 @@ func (h *headers) parseGRE(b []byte) {
 	}
 
 	b = b[4:]
-	t := &tunnelHeader{inner: &headers{upper: -1}}
+	t := new(tunnelHeader)
 	for _, word := range []uint16{0x8000, 0x2000, 0x1000} { // checksum, key, sequence
 		if flags&word == 0 {
 			continue
@@ -292,10 +437,6 @@ func (h *headers) parseGRE(b []byte) {
 		b = b[4:]
 	}
 
-	if typ == 0x6558 {
-		t.inner = parseFrame(b, false)
-	} else {
-		t.inner.parseNetwork(typ, b, false)
-	}
+	t.inner = parseType(typ, b)
 	h.gre = t
 }

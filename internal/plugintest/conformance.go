@@ -241,7 +241,7 @@ func testMatches(t *testing.T, s *suite) {
 	texts := []string{
 		"any", "eth dst 02:00:00:00:00:01 type 0x88cc", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000", "icmp type 8",
 		"ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "ipv4 proto 47 tos 0x10/0xfc ttl 64 frag later",
-		"ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", "gre key 7 inner ipv6", "ipv6 udp incomplete",
+		"ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", "gre key 7 inner ipv6", "ipip inner ipv6", "gtpu teid 0x00001000 inner ipv4", "ipv6 udp incomplete",
 		"untagged ipv6 frag first tcp flags syn/syn,ack", "ipv4 esp spi 0x00001000", "vlan id 7 mpls label 16 tc 5 bos 1 ttl 64",
 	}
 	want := map[string]string{}

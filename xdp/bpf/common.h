@@ -17,7 +17,7 @@ struct ft_tagged {
 #define FT_HOT_TAG1 FT_PACK(FT_TAG1, 6, 2)
 
 /* The words of a common frame's key other than the two hot ones. The EtherType is 12 bytes behind p. */
-static __always_inline void ft_fill_common(struct ft_tagged t, void *p, struct ft_key *k, __u32 need, _Bool v4)
+static __always_inline void ft_fill_common(struct ft_tagged t, void *p, struct ft_key *k, __u64 need, _Bool v4)
 {
 	asm volatile("" : : "r"(k) : "memory");
 	if (need & FT_N_IPV6) {
@@ -89,14 +89,18 @@ static __always_inline void ft_common_high(void *p, void *end, __u32 tcp, struct
 /* The hot word of a frame of IPv4 without ports; 0: the frame is not a common one. */
 static __always_inline __u64 ft_portless4(void *p, __u8 proto)
 {
-	const __u32 need = FT_CONST(need);
+	const __u64 need = FT_CONST(need);
 	__u64 hot = FT_CONST(hot4) | FT_PACK(proto, 4, 1);
 
 	FT_ASIDE;
 	if (need & FT_N_GRE && proto == 47)
 		return 0;
+	if (need & FT_N_IPIP && (proto == 4 || proto == 41))
+		return 0;
 	if (proto == 1)
 		return hot | FT_PACK(ft_load16(p, 34), 0, 2);
+	if ((need & FT_N_SCTP && proto == 132) || (need & FT_N_AH && proto == 51))
+		return 0;
 	if (need & FT_N_ESP && proto == 50)
 		return hot | FT_PACK(ft_load32(p, 34), 0, 4);
 	return hot ^ FT_PACK(FT_L4, 6, 2);
@@ -116,9 +120,9 @@ static __always_inline _Bool ft_parse_common4(struct ft_tagged t, void *p, void 
 	*hot |= t.flags;
 	*addr = ft_load64(p, 26);
 	if (!FT_CONST(plain)) {
-		const __u32 need = FT_CONST(need);
+		const __u64 need = FT_CONST(need);
 
-		if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
+		if (need & FT_N_UDP_TUNNEL && proto == 17 && ft_is_tunnel(ft_load16(p, 36), need))
 			return 0;
 		if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 34, hot))
 			return 0;
@@ -132,7 +136,7 @@ static __always_inline _Bool ft_parse_common4(struct ft_tagged t, void *p, void 
 static __always_inline _Bool ft_parse_common6(struct ft_tagged t, void *p, void *end, struct ft_key *k, __u64 *hot,
 					      __u64 *addr)
 {
-	const __u32 need = FT_CONST(need);
+	const __u64 need = FT_CONST(need);
 
 	if (p + 58 > end)
 		return 0;
@@ -141,7 +145,7 @@ static __always_inline _Bool ft_parse_common6(struct ft_tagged t, void *p, void 
 	if (!FT_PORTED(proto))
 		return 0;
 	*hot = FT_CONST(hot6) | t.flags | FT_PACK(proto, 4, 1) | FT_PACK(ft_load32(p, 54), 0, 4);
-	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
+	if (need & FT_N_UDP_TUNNEL && proto == 17 && ft_is_tunnel(ft_load16(p, 56), need))
 		return 0;
 	if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 54, hot))
 		return 0;

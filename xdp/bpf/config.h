@@ -29,11 +29,24 @@ enum ft_need {
 	FT_N_ESP = 1 << 9,      /* with FT_N_L4 */
 	FT_N_MPLS = 1 << 10,
 	FT_N_TCPHIGH = 1 << 11, /* with FT_N_TCPFLAGS and FT_N_MISC */
-	FT_N_INNER = 16,    /* shift; inside, the place of VXLAN says that some inner header is looked at */
+	/* The other tunnels, which take no place among the layers inside. */
+	FT_N_IPIP = 1 << 12,
+	FT_N_GENEVE = 1 << 13,
+	FT_N_GTPU = 1 << 14,
+	FT_N_MPLSUDP = 1 << 15,
+	FT_N_SCTP = 1 << 16,    /* with FT_N_L4; with FT_N_TAGS for the verification tag */
+	FT_N_AH = 1 << 17,      /* with FT_N_L4 */
+	FT_N_ARP = 1 << 18,
+	FT_N_INNER = 32,    /* shift; inside, the place of VXLAN says that some inner header is looked at */
 };
 
+/* Tunnels over UDP with headers of any length; all tunnels over UDP; all tunnels. */
+#define FT_N_LONG (FT_N_GENEVE | FT_N_GTPU | FT_N_MPLSUDP)
+#define FT_N_UDP_TUNNEL (FT_N_VXLAN | FT_N_LONG)
+#define FT_N_TUNNEL (FT_N_UDP_TUNNEL | FT_N_GRE | FT_N_IPIP)
+
 /* Layers of a frame of IPv4 that are in words behind the first two. */
-#define FT_N_BEHIND (FT_N_ETH | FT_N_MISC | FT_N_TAGS | -1u << FT_N_INNER)
+#define FT_N_BEHIND (FT_N_ETH | FT_N_MISC | FT_N_TAGS | -1ULL << FT_N_INNER)
 
 enum ft_tuple_flags {
 	FT_T_SINGLE = 1, /* one key, which is here: its slot is slots[id], nothing is hashed */
@@ -70,7 +83,7 @@ struct ft_one_rule {
 
 /* Masks of offsets are in bytes. */
 struct ft_config {
-	__u32 need;
+	__u64 need;
 	__u32 tuples;
 	__u32 egress; /* FT_EGRESS or 0 */
 	__u32 port;

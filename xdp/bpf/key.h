@@ -37,7 +37,7 @@ enum ft_flags {
 	FT_FRAG = 1 << 5,
 	FT_LATER = 1 << 6,
 	FT_L4 = 1 << 7,
-	FT_VXLAN = 1 << 8,
+	FT_TUNNEL = 1 << 8, /* of any tunnel but GRE; proto and the destination port tell which */
 	FT_GRE = 1 << 9,
 	FT_GREKEY = 1 << 10,
 	FT_EGRESS = 1 << 11,

@@ -10,10 +10,15 @@
  */
 #include "ethernet.h"
 
+#define FT_GTPU_PORT bpf_htons(2152)
 #define FT_VXLAN_PORT bpf_htons(4789)
+#define FT_GENEVE_PORT bpf_htons(6081)
+#define FT_MPLSUDP_PORT bpf_htons(6635)
 #define FT_MPLS_UNICAST bpf_htons(0x8847)
 #define FT_MPLS_MULTICAST bpf_htons(0x8848)
 #define FT_EXT_STEPS 8
+#define FT_GTPU_STEPS 4  /* extension headers of GTP-U */
+#define FT_LABEL_STEPS 8 /* entries of the label stack of MPLS over UDP */
 
 /* The bits before the flags of a TCP header, in the word that they share with fields of IP. */
 #define FT_TCP_HIGH(tcp) FT_PACK(ft_load8(tcp, 12) & 0xf, 3, 1)
@@ -21,6 +26,16 @@
 static __always_inline __u64 ft_hot(const struct ft_level *l)
 {
 	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->tcp_flags, 5, 1) | FT_PACK(l->flags, 6, 2);
+}
+
+/* 2 bytes as the first 2 of a field of 4. */
+static __always_inline __u32 ft_first16(void *p, __u32 off)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return ft_load16(p, off);
+#else
+	return (__u32)ft_load16(p, off) << 16;
+#endif
 }
 
 static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
@@ -178,7 +193,20 @@ static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l
 		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 0), 4, 4);
 }
 
-/* IP and the protocol above it, or MPLS. Returns the start of that protocol's header, or NULL. jumbo: see
+/* ARP. Its fields are there if it is for IPv4 over Ethernet. */
+static __always_inline void ft_parse_arp(void *p, void *end, struct ft_level *l)
+{
+	if (p + 28 > end)
+		return;
+	l->flags &= ~FT_INCOMPLETE;
+	if (ft_load32(p, 0) != bpf_htonl(1 << 16 | ETH_P_IP) || ft_load16(p, 4) != bpf_htons(ETH_ALEN << 8 | 4))
+		return;
+	l->flags |= FT_L4;
+	l->l4 = ft_first16(p, 6);
+	l->addr = FT_PACK(ft_load32(p, 14), 0, 4) | FT_PACK(ft_load32(p, 24), 4, 4);
+}
+
+/* IP and the protocol above it, or ARP, or MPLS. Returns the start of that protocol's header, or NULL. jumbo: see
  * FT_JUMBO. */
 static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
@@ -197,6 +225,9 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 		icmp = 58;
 	} else if (need & FT_N_MPLS && (l->type == FT_MPLS_UNICAST || l->type == FT_MPLS_MULTICAST)) {
 		ft_parse_mpls(p, end, l, w, need);
+		return NULL;
+	} else if (need & FT_N_ARP && l->type == bpf_htons(ETH_P_ARP) && l->flags & FT_ETH) {
+		ft_parse_arp(p, end, l);
 		return NULL;
 	} else {
 		if (l->type != FT_TAG_8100 && l->type != FT_TAG_88A8)
@@ -228,16 +259,24 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 			}
 		} else if (l->proto == icmp) {
 			if (p + 2 <= end) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-				l->l4 = ft_load16(p, 0);
-#else
-				l->l4 = (__u32)ft_load16(p, 0) << 16;
-#endif
+				l->l4 = ft_first16(p, 0);
 				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
 		} else if (need & FT_N_ESP && l->proto == 50) {
 			if (p + 4 <= end) {
 				l->l4 = ft_load32(p, 0);
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
+			}
+		} else if (need & FT_N_SCTP && l->proto == 132) {
+			if (p + 8 <= end) {
+				l->l4 = ft_load32(p, 0);
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
+				if (need & FT_N_TAGS)
+					w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 4), 4, 4);
+			}
+		} else if (need & FT_N_AH && l->proto == 51) {
+			if (p + 8 <= end) {
+				l->l4 = ft_load32(p, 4);
 				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
 		} else {
@@ -247,11 +286,135 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 	return p;
 }
 
-/* The headers inside a tunnel, off bytes into the frame; type is their EtherType. */
-static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type)
+/* Reports whether UDP to the port is a tunnel that some rule looks at. */
+static __always_inline _Bool ft_is_tunnel(__u16 port, __u32 need)
+{
+	return (need & FT_N_VXLAN && port == FT_VXLAN_PORT) || (need & FT_N_GENEVE && port == FT_GENEVE_PORT) ||
+	       (need & FT_N_GTPU && port == FT_GTPU_PORT) || (need & FT_N_MPLSUDP && port == FT_MPLSUDP_PORT);
+}
+
+/* The EtherType of a packet that begins with IP; 0 for any other packet. */
+static __always_inline __u16 ft_type_of(void *p, void *end)
+{
+	if (p + 1 > end)
+		return 0;
+	switch (ft_load8(p, 0) >> 4) {
+	case 4:
+		return bpf_htons(ETH_P_IP);
+	case 6:
+		return bpf_htons(ETH_P_IPV6);
+	}
+	return 0;
+}
+
+/* The byte at off, or NULL if the frame ends before. It may be the end of the frame. */
+static __always_inline void *ft_at(struct ft_frame f, __u32 off)
+{
+	if (off > f.reach)
+		return NULL;
+	/*
+	 * Without this the compiler leaves out the mask, because it changes nothing. The verifier of
+	 * 6.1 needs it: it forgets the bound with a 32-bit copy of the value.
+	 */
+	asm volatile("" : "+r"(off));
+	void *p = f.data + (off & f.reach);
+
+	return p > f.end ? NULL : p;
+}
+
+/* The header of the tunnel is in the frame; number is its VNI, TEID or label stack entry. w is the outer level of a whole key. */
+static __always_inline void ft_note_tunnel(__u64 *w, __u32 number)
+{
+	w[FT_W_HOT] |= FT_PACK(FT_TUNNEL, 6, 2);
+	w[FT_W_TAGS] |= FT_PACK(number, 4, 4);
+}
+
+/*
+ * Where the packet inside a tunnel begins, if something in between is cut, or there is more of it than is walked over. The
+ * packet inside then has incomplete headers. It lies behind the reach of every frame.
+ */
+#define FT_UNREACHED 0xffff
+
+/* The extension headers of GTP-U. at is the type of the first, the byte before it. Returns the offset behind the last. */
+static __always_inline __u32 ft_walk_gtpu(struct ft_frame f, __u32 at)
+{
+	for (int i = 0; i <= FT_GTPU_STEPS; i++) {
+		void *p = ft_at(f, at);
+
+		if (!p || p + 1 > f.end)
+			break;
+		if (!ft_load8(p, 0))
+			return at + 1;
+		if (i == FT_GTPU_STEPS || p + 2 > f.end)
+			break;
+		__u32 len = ft_load8(p, 1) * 4;
+
+		if (!len)
+			break;
+		at += len; /* the last byte of each is the type of the next */
+	}
+	return FT_UNREACHED;
+}
+
+/* The label stack from off on. Returns the offset behind its bottom. */
+static __always_inline __u32 ft_walk_labels(struct ft_frame f, __u32 off)
+{
+	for (int i = 0; i < FT_LABEL_STEPS; i++) {
+		void *p = ft_at(f, off);
+
+		if (!p || p + 4 > f.end)
+			break;
+		off += 4;
+		if (ft_load8(p, 2) & 1)
+			return off;
+	}
+	return FT_UNREACHED;
+}
+
+/*
+ * A tunnel's header of any length, off bytes into the frame, behind UDP. Returns the offset of the packet inside, and
+ * the type of a packet that has one; or 0 if there is no such header.
+ */
+static __always_inline __u32 ft_parse_long(struct ft_frame f, __u64 *w, __u32 need, __u32 off, __u16 port, __u16 *type)
+{
+	void *p = f.data + (off & f.reach);
+
+	if (need & FT_N_GENEVE && port == FT_GENEVE_PORT) {
+		if (p + 8 > f.end || ft_load8(p, 0) >> 6)
+			return 0;
+		ft_note_tunnel(w, ft_load32(p, 4) & bpf_htonl(0xffffff00));
+		*type = ft_load16(p, 2);
+		return off + 8 + (ft_load8(p, 0) & 0x3f) * 4;
+	}
+	if (need & FT_N_GTPU && port == FT_GTPU_PORT) {
+		/* Version 1, and a G-PDU. */
+		if (p + 8 > f.end || (ft_load16(p, 0) & bpf_htons(0xf0ff)) != bpf_htons(0x30ff))
+			return 0;
+		__u8 flags = ft_load8(p, 0);
+
+		ft_note_tunnel(w, ft_load32(p, 4));
+		if (flags & 4)
+			return ft_walk_gtpu(f, off + 11);
+		return flags & 3 ? off + 12 : off + 8;
+	}
+	if (need & FT_N_MPLSUDP && port == FT_MPLSUDP_PORT) {
+		if (p + 4 > f.end)
+			return 0;
+		ft_note_tunnel(w, ft_load32(p, 0));
+		return ft_walk_labels(f, off);
+	}
+	return 0;
+}
+
+/*
+ * The headers inside a tunnel, off bytes into the frame; type is their EtherType. If port is not 0, the header of the tunnel
+ * over UDP to this port is there, and not parsed yet.
+ */
+static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type, __u32 port)
 {
 	void *data = f.data, *end = f.end;
-	const __u32 need = FT_CONST(need) >> FT_N_INNER;
+	const __u64 all = FT_CONST(need);
+	const __u32 outer = all, need = all >> FT_N_INNER;
 	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE, .room = 14 };
 
 	if (!k)
@@ -259,7 +422,19 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 	__u64 *w = k->w + FT_INNER;
 	void *p = data + (off & f.reach);
 
-	if (type == bpf_htons(0x6558)) {
+	if (outer & FT_N_LONG && port) {
+		off = ft_parse_long(f, k->w, outer, off, port, &in.type);
+		if (!off || !need)
+			return 0;
+		p = ft_at(f, off);
+		if (!p) {
+			w[FT_W_HOT] = ft_hot(&in);
+			return 0;
+		}
+		if (port != FT_GENEVE_PORT)
+			in.type = ft_type_of(p, end);
+	}
+	if (in.type == bpf_htons(0x6558)) {
 		in.type = 0;
 		p = ft_parse_eth(p, end, &in, w, need, 0, 0, 0);
 		if (p)
@@ -273,13 +448,27 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 	return 0;
 }
 
-/* The tunnel's own header. Returns the start of the inner packet, and its type; or NULL. */
-static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type)
+/*
+ * The tunnel's own header. Returns the start of the inner packet, and its type; or NULL. A header of any length is left to
+ * ft_parse_inner: then this returns where it begins, and its port.
+ */
+static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type,
+					     __u16 *port)
 {
+	if (l->proto == 17 && need & FT_N_LONG) {
+		if (p + 8 > end)
+			return NULL;
+		__u16 to = ft_load16(p, 2);
+
+		if (ft_is_tunnel(to, need & FT_N_LONG)) {
+			*port = to;
+			return p + 8;
+		}
+	}
 	if (l->proto == 17 && need & FT_N_VXLAN) {
 		if (p + 16 > end || ft_load16(p, 2) != FT_VXLAN_PORT)
 			return NULL;
-		l->flags |= FT_VXLAN;
+		l->flags |= FT_TUNNEL;
 		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 12) & bpf_htonl(0xffffff00), 4, 4);
 		*type = bpf_htons(0x6558);
 		return p + 16;
@@ -304,6 +493,11 @@ static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level
 		}
 		return p + len;
 	}
+	if (need & FT_N_IPIP && (l->proto == 4 || l->proto == 41)) {
+		l->flags |= FT_TUNNEL;
+		*type = l->proto == 4 ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
+		return p;
+	}
 	return NULL;
 }
 
@@ -321,7 +515,7 @@ static __always_inline void ft_clear(__u64 *w, __u32 need)
 }
 
 /* Every word that a rule may look at, and so the verifier must see written. */
-static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
+static __always_inline void ft_clear_inner(struct ft_key *k, __u64 need)
 {
 	if (need >> FT_N_INNER) {
 		k->w[FT_INNER + FT_W_HOT] = k->w[FT_INNER + FT_W_ADDR] = 0;
@@ -337,28 +531,14 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 /* The data begin behind the Ethernet header, see ft_is_bare. The parser reads a copy with the header. */
 #define FT_BARE (1 << 18)
 
-/* The EtherType of a frame that begins with IP; 0 for any other frame. */
-static __always_inline __u16 ft_type_of(void *p, void *end)
-{
-	if (p + 1 > end)
-		return 0;
-	switch (ft_load8(p, 0) >> 4) {
-	case 4:
-		return bpf_htons(ETH_P_IP);
-	case 6:
-		return bpf_htons(ETH_P_IPV6);
-	}
-	return 0;
-}
-
 /*
  * The key of any frame. Returns the start of the packet inside a tunnel, and its EtherType << 16
- * as it is in the frame, when some rule looks there; or 0.
+ * as it is in the frame, when some rule looks there; or 0. With a port << 32 it is the start of the tunnel's header.
  */
-static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 beside)
+static __always_inline __u64 ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 beside)
 {
 	void *data = f.data, *end = f.end;
-	const __u32 need = FT_CONST(need);
+	const __u64 need = FT_CONST(need);
 	struct ft_level l = { .flags = FT_CONST(egress) | FT_INCOMPLETE, .room = 14 };
 	__u64 spare = 0;
 
@@ -367,7 +547,7 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	if (need & FT_N_ETH)
 		k->w[FT_W_SRC] = spare = FT_PACK(FT_CONST(port), 6, 2);
 	void *p = data;
-	__u16 type = 0;
+	__u16 type = 0, port = 0;
 
 	if (FT_CONST(layer3))
 		l.type = ft_type_of(p, end);
@@ -376,20 +556,20 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	if (p)
 		p = ft_rebase(f, p);
 	l.flags = ft_forget(data, end, l.flags);
-	if (p && need & (FT_N_IPV4 | FT_N_IPV6 | FT_N_MPLS)) {
+	if (p && need & (FT_N_IPV4 | FT_N_IPV6 | FT_N_MPLS | FT_N_ARP)) {
 		p = ft_parse_ip(f, p, &l, k->w, need, beside & FT_JUMBO);
-		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
-			p = ft_parse_tunnel(p, end, &l, k->w, need, &type);
+		if (need & FT_N_TUNNEL && p)
+			p = ft_parse_tunnel(p, end, &l, k->w, need, &type, &port);
 		else
 			p = NULL;
 	}
 	k->w[FT_W_HOT] = ft_hot(&l);
 	k->w[FT_W_ADDR] = l.addr;
-	if (!p || !type || !(need >> FT_N_INNER))
+	if (!p || !(port || (type && need >> FT_N_INNER)))
 		return 0;
 	__u64 off = p - data;
 
-	return off > 0x7fff ? 0 : off | (__u32)type << 16;
+	return off > 0x7fff ? 0 : off | (__u32)type << 16 | (__u64)port << 32;
 }
 
 /*
@@ -403,16 +583,16 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	{                                                                                          \
 		return ctx ? ft_walk_ext(ft_frame_##name(ctx), off, nh) : 0;                       \
 	}                                                                                          \
-	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type)     \
+	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type, __u32 port) \
 	{                                                                                          \
-		return ctx ? ft_parse_inner(ft_frame_##name(ctx), k, off, type) : 0;               \
+		return ctx ? ft_parse_inner(ft_frame_##name(ctx), k, off, type, port) : 0;         \
 	}                                                                                          \
 	static __always_inline void ft_parse_##name(ctx_type *ctx, struct ft_key *k, __u32 beside) \
 	{                                                                                          \
-		__u32 inner = ft_parse_outer(ft_frame_##name(ctx), k, beside);                     \
+		__u64 inner = ft_parse_outer(ft_frame_##name(ctx), k, beside);                     \
                                                                                                    \
-		if (FT_CONST(need) >> FT_N_INNER && inner)                                         \
-			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                      \
+		if (FT_CONST(need) & (FT_N_LONG | -1ULL << FT_N_INNER) && inner)                     \
+			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16 & 0xffff, inner >> 32); \
 	}
 
 /* The parsers of the linear memory of a frame, for one kind of context. */

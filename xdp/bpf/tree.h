@@ -125,7 +125,7 @@ __noinline int ft_rest(const struct ft_key *k, __u64 rule)
 }
 
 /* The words behind the two hot ones that the parser fills, as bits. */
-static __always_inline __u32 ft_filled(__u32 need)
+static __always_inline __u32 ft_filled(__u64 need)
 {
 	__u32 words = 0;
 
@@ -205,9 +205,9 @@ static __always_inline const volatile __u64 *ft_one(const struct ft_key *k, cons
 	FT_ASIDE;
 	/* A rule of words that the parser does not fill is found by the next programs. */
 	if (FT_CONST(need) >> FT_N_INNER) {
-		if (words & ft_filled(-1u) & ~ft_filled(FT_CONST(need)))
+		if (words & ft_filled(-1ULL) & ~ft_filled(FT_CONST(need)))
 			return NULL;
-		if (words & FT_E_FIELDS & ~ft_filled(-1u))
+		if (words & FT_E_FIELDS & ~ft_filled(-1ULL))
 			return ft_rest(k, rule) ? e : NULL;
 	} else if (words & FT_E_FIELDS & ~ft_filled(FT_CONST(need))) {
 		return NULL;

@@ -105,6 +105,15 @@ func TestBuildMakesAFrameOfThePacketInWords(t *testing.T) {
 		{"tcp", "tcp sport 40000 dport 9 flags ack"},
 		{"esp", "proto 50 tos 0x00 ttl 64 frag no esp spi 0x00000100"},
 		{"ipv6 esp spi 7", "nexthdr 50 tclass 0x00 hoplimit 64 frag no esp spi 0x00000007"},
+		{"arp", "type 0x0806 arp op 1 sender 192.0.2.1 target 192.0.2.2"},
+		{"vlan id 7 arp op reply target 10.0.0.1", "vlan id 7 pcp 0 dei 0 arp op 2 sender 192.0.2.1 target 10.0.0.1"},
+		{"eth type arp", "arp op 1"},
+		{"sctp dport 3868", "proto 132 tos 0x00 ttl 64 frag no sctp sport 40000 dport 3868 vtag 0x00000001"},
+		{"ipv6 sctp vtag 7", "nexthdr 132 tclass 0x00 hoplimit 64 frag no sctp sport 40000 dport 9 vtag 0x00000007"},
+		{"ipv4 ah spi 9", "proto 51 tos 0x00 ttl 64 frag no ah spi 0x00000009"},
+		{"ipv4 frag later ah", "proto 51 tos 0x00 ttl 64 frag later ah"},
+		{"ipv4 dscp ef udp", "tos 0xb8"},
+		{"gre inner arp", "gre inner eth"},
 		{"mpls label 7 tc 5", "type 0x8847 mpls label 7 tc 5 bos 1 ttl 64"},
 		{"vlan id 9 mpls", "vlan id 9 pcp 0 dei 0 mpls label 16"},
 		{"gre inner mpls label 7", "gre inner mpls label 7"},
@@ -115,6 +124,18 @@ func TestBuildMakesAFrameOfThePacketInWords(t *testing.T) {
 		{"udp sport 7 vxlan vni 1 inner any", "udp sport 7 dport 4789 vxlan vni 1"},
 		{"gre key 7 inner ipv6 udp dport 53", "gre key 7 inner ipv6"},
 		{"gre inner eth dst 02:00:00:00:00:09 tcp", "gre inner eth"},
+		{"ipip", "proto 4 tos 0x00 ttl 64 frag no ipip inner ipv4"},
+		{"ipip inner ipv6 udp dport 53", "proto 41 tos 0x00 ttl 64 frag no ipip inner ipv6"},
+		{"ipv4 proto 41 ipip", "ipip inner ipv6"},
+		{"ipv6 nexthdr 41 ipip", "frag no ipip inner ipv6"},
+		{"ipv6 ipip inner ipv4 src 10.0.0.1", "nexthdr 4 tclass 0x00 hoplimit 64 frag no ipip inner ipv4 src 10.0.0.1"},
+		{"ipv4 frag later ipip", "proto 4 tos 0x00 ttl 64 frag later ipip"},
+		{"geneve", "udp sport 40000 dport 6081 geneve vni 0 inner eth"},
+		{"geneve vni 5 inner ipv4 udp dport 53", "geneve vni 5 inner ipv4"},
+		{"udp sport 7 geneve vni 5 inner vlan id 9", "udp sport 7 dport 6081 geneve vni 5 inner eth"},
+		{"gtpu", "udp sport 40000 dport 2152 gtpu teid 0x00000000 inner ipv4"},
+		{"gtpu teid 7 inner ipv6 tcp", "gtpu teid 0x00000007 inner ipv6"},
+		{"mplsudp label 7", "udp sport 40000 dport 6635 mplsudp label 7 tc 0 bos 1 ttl 64 inner ipv4"},
 		{"ipv6 gre", "ipv6 src 2001:db8::1 dst 2001:db8::2 label 0x00000 nexthdr 47"},
 	} {
 		m, err := flow.ParseMatch(c.text)
@@ -131,7 +152,7 @@ func TestBuildMakesAFrameOfThePacketInWords(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"ipv4 dst 10.0.0.0/8", "tcp dport 1-9", "tcp dport 0-65535", "ipv4 frag yes", "eth dst 01:00:00:00:00:00/01:00:00:00:00:00",
-		"incomplete", "tcp flags syn/syn,ack", "tcp flags none", "mpls bos 0", "ipv4 ttl 0", "vxlan vni 0/1", "vlan id 0x1/0x1"} {
+		"incomplete", "tcp flags syn/syn,ack", "tcp flags none", "mpls bos 0", "mplsudp bos 0", "gtpu teid 0/1", "ipv4 ttl 0", "vxlan vni 0/1", "vlan id 0x1/0x1"} {
 		m, err := flow.ParseMatch(text)
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,12 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -52,11 +54,14 @@ func Build(m flow.Match) ([]byte, error) {
 func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	v4, v6 := ipOf(m)
 	link := linkOf(m, v4 != nil || v6 != nil)
-	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged {
-		link = nil // GRE may carry IP alone; VXLAN adds Ethernet
+	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged && m.ARP == nil {
+		link = nil // GRE and others may carry IP alone; VXLAN adds Ethernet
 	}
 	if e := m.MPLS; e != nil {
 		return append(link, frame.MPLS{Label: or(e.Label, 16), TC: e.TC.Value, TTL: e.TTL.Value})
+	}
+	if m.ARP != nil || v4 == nil && v6 == nil && m.Eth != nil && m.Eth.Type.Value == flow.EtherARP {
+		return append(link, arp(cmp.Or(m.ARP, new(flow.ARP))))
 	}
 	layers = append(link, network(v4, v6, m)...)
 	return append(layers, upper(m, v6 != nil, laterFragment(v4, v6))...)
@@ -64,7 +69,7 @@ func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 
 // ipOf returns the IP header named or implied by m. A header above IP implies IPv4, unless the EtherType says IPv6.
 func ipOf(m flow.Match) (*flow.IPv4, *flow.IPv6) {
-	aboveIP := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
+	aboveIP := m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 	switch {
 	case m.IPv4 != nil || m.IPv6 != nil || !aboveIP:
 		return m.IPv4, m.IPv6
@@ -112,6 +117,22 @@ func network(v4 *flow.IPv4, v6 *flow.IPv6, m flow.Match) []frame.Layer {
 		return ipv6(v6, m)
 	}
 	return nil
+}
+
+func arp(a *flow.ARP) frame.ARP {
+	p := frame.ARP{
+		Op:        or(a.Op, 1),
+		SenderMAC: [6]byte{2, 0, 0, 0, 0, 1},
+		Sender:    netip.MustParseAddr("192.0.2.1"),
+		Target:    netip.MustParseAddr("192.0.2.2"),
+	}
+	if a.Sender.Mask != [4]byte{} {
+		p.Sender = netip.AddrFrom4(a.Sender.Addr)
+	}
+	if a.Target.Mask != [4]byte{} {
+		p.Target = netip.AddrFrom4(a.Target.Addr)
+	}
+	return p
 }
 
 func ipv4(v4 *flow.IPv4, m flow.Match) frame.IPv4 {
@@ -188,7 +209,7 @@ func protocol(m flow.Match) uint8 {
 	switch {
 	case m.TCP != nil:
 		return flow.ProtoTCP
-	case m.UDP != nil, m.VXLAN != nil:
+	case m.UDP != nil, m.TunnelPort() != 0:
 		return flow.ProtoUDP
 	case m.ICMP != nil && m.IPv6 != nil:
 		return flow.ProtoICMPv6
@@ -198,8 +219,26 @@ func protocol(m flow.Match) uint8 {
 		return flow.ProtoGRE
 	case m.ESP != nil:
 		return flow.ProtoESP
+	case m.AH != nil:
+		return flow.ProtoAH
+	case m.SCTP != nil:
+		return flow.ProtoSCTP
+	case m.IPIP != nil:
+		return protocolOfIPIP(m)
 	}
 	return 0
+}
+
+// protocolOfIPIP returns the protocol number of IP in IP: of IPv4 inside, unless m asks for the other.
+func protocolOfIPIP(m flow.Match) uint8 {
+	numbers := m.IPIPProtocols()
+	if m.IPv6 != nil && slices.Contains(numbers, m.IPv6.NextHeader.Value) {
+		return m.IPv6.NextHeader.Value
+	}
+	if len(numbers) == 0 {
+		return flow.ProtoIPIP
+	}
+	return numbers[0]
 }
 
 // upper returns the headers above IP. A later fragment has none.
@@ -208,22 +247,24 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 	case later:
 	case m.TCP != nil:
 		return []frame.Layer{frame.TCP{Src: port(m.TCP.Src, 40000), Dst: port(m.TCP.Dst, 9), Flags: uint16(m.TCP.Flags.Value)}}
-	case m.VXLAN != nil:
-		udp := frame.UDP{Src: 40000, Dst: flow.PortVXLAN, NoSum: true}
+	case m.TunnelPort() != 0:
+		udp := frame.UDP{Src: 40000, Dst: m.TunnelPort(), NoSum: true}
 		if m.UDP != nil {
 			udp.Src = port(m.UDP.Src, 40000)
 		}
-		in := []frame.Layer{frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 3}, Dst: [6]byte{2, 0, 0, 0, 0, 4}}}
-		if m.VXLAN.Inner != nil {
-			in = layersOf(*m.VXLAN.Inner, true)
-		}
-		return append([]frame.Layer{udp, frame.VXLAN{VNI: m.VXLAN.VNI.Value}}, in...)
+		return append([]frame.Layer{udp}, overUDP(m)...)
+	case m.IPIP != nil:
+		return innerIP(m)
 	case m.UDP != nil:
 		return []frame.Layer{frame.UDP{Src: port(m.UDP.Src, 40000), Dst: port(m.UDP.Dst, 9)}}
 	case m.ICMP != nil && v6:
 		return []frame.Layer{frame.ICMPv6{Type: or(m.ICMP.Type, frame.EchoRequestV6), Code: m.ICMP.Code.Value}}
 	case m.ICMP != nil:
 		return []frame.Layer{frame.ICMP{Type: or(m.ICMP.Type, frame.EchoRequest), Code: m.ICMP.Code.Value}}
+	case m.AH != nil:
+		return []frame.Layer{frame.AuthHeader{SPI: or(m.AH.SPI, 256), Seq: 1}}
+	case m.SCTP != nil:
+		return []frame.Layer{frame.SCTP{Src: port(m.SCTP.Src, 40000), Dst: port(m.SCTP.Dst, 9), Tag: or(m.SCTP.Tag, 1)}}
 	case m.ESP != nil:
 		return []frame.Layer{frame.ESP{SPI: or(m.ESP.SPI, 256), Seq: 1}}
 	case m.GRE != nil:
@@ -238,6 +279,43 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 		return append([]frame.Layer{gre}, in...)
 	}
 	return nil
+}
+
+// overUDP returns the header of a tunnel over UDP, and the packet inside.
+func overUDP(m flow.Match) []frame.Layer {
+	eth := []frame.Layer{frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 3}, Dst: [6]byte{2, 0, 0, 0, 0, 4}}}
+	switch {
+	case m.VXLAN != nil:
+		if m.VXLAN.Inner != nil {
+			eth = layersOf(*m.VXLAN.Inner, true)
+		}
+		return append([]frame.Layer{frame.VXLAN{VNI: m.VXLAN.VNI.Value}}, eth...)
+	case m.Geneve != nil:
+		if m.Geneve.Inner != nil {
+			eth = layersOf(*m.Geneve.Inner, false)
+		}
+		return append([]frame.Layer{frame.Geneve{VNI: m.Geneve.VNI.Value}}, eth...)
+	case m.GTPU != nil:
+		return append([]frame.Layer{frame.GTPU{TEID: m.GTPU.TEID.Value}}, innerIP(m)...)
+	}
+	e := &m.MPLSUDP.MPLS
+	first := frame.MPLS{Label: or(e.Label, 16), TC: e.TC.Value, TTL: e.TTL.Value}
+	return append([]frame.Layer{first}, innerIP(m)...)
+}
+
+// innerIP returns the packet inside a tunnel that carries IP alone: of IPv4, unless m says IPv6.
+func innerIP(m flow.Match) []frame.Layer {
+	in := flow.Match{}
+	if m.Inner() != nil {
+		in = *m.Inner()
+	}
+	if v4, v6 := ipOf(in); v4 == nil && v6 == nil {
+		in.IPv4 = new(flow.IPv4)
+		if protocol(m) == flow.ProtoIPv6 {
+			in.IPv4, in.IPv6 = nil, new(flow.IPv6)
+		}
+	}
+	return layersOf(in, false)
 }
 
 // set copies an address if the match names one: it has a mask then.

@@ -17,12 +17,20 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
+// whole selects packets of ARP for IPv4 over Ethernet. A load behind the end of the frame makes a filter select nothing.
+const whole = "arp[0:4] == 0x00010800 and arp[4:2] == 0x0604 and arp[27] >= 0 and "
+
 // filters pairs filters of tcpdump with matches that select the same packets.
 var filters = []struct{ tcpdump, match string }{
 	{"", "any"},
 	{"ip", "ipv4"},
 	{"ip6", "ipv6"},
-	{"arp", "eth type 0x0806"},
+	{"arp", "eth type arp"},
+	{"arp", "arp"},
+	{whole + "arp[6:2] == 1", "arp op request"},
+	{whole + "arp[6:2] == 2", "arp op reply"},
+	{whole + "arp[14:4] & 0xffff0000 == 0xc0a80000", "arp sender 192.168.0.0/16"},
+	{whole + "arp[24:4] & 0xffff0000 == 0xc0a80000", "arp target 192.168.0.0/16"},
 	{"ether proto 0x88cc", "eth type 0x88cc"},
 	{"ether multicast", "eth dst 01:00:00:00:00:00/01:00:00:00:00:00"},
 	{"ether broadcast", "eth dst ff:ff:ff:ff:ff:ff"},
@@ -49,6 +57,14 @@ var filters = []struct{ tcpdump, match string }{
 	{"ip[8] == 64", "ipv4 ttl 64"},
 	{"ip[8] & 0xf0 == 0x70", "ipv4 ttl 0x70/0xf0"},
 	{"ip[1] == 0", "ipv4 tos 0"},
+	{"ip[1] & 0xfc == 0xb8", "ipv4 dscp ef"},
+	{"ip[1] & 0xfc == 0xc0", "ipv4 dscp cs6"},
+	{"ip[1] & 1 != 0", "ipv4 ecn 1/1"},
+	{"ip proto 132", "ipv4 sctp"},
+	{"ip proto 132 and ip[6:2] & 0x1fff == 0 and ip[20:2] == 2905", "ipv4 sctp sport m3ua"},
+	{"ip proto 132 and ip[6:2] & 0x1fff == 0 and ip[24:4] == 0", "ipv4 sctp vtag 0"},
+	{"ip proto 51", "ipv4 ah"},
+	{"ip proto 51 and ip[6:2] & 0x1fff == 0 and ip[24:4] < 256", "ipv4 ah spi 0/0xffffff00"},
 	{"ip[6:2] & 0x3fff != 0", "ipv4 frag yes"},
 	{"ip[6:2] & 0x1fff != 0", "ipv4 frag later"},
 	{"icmp[0] == 8", "ipv4 icmp type 8"},

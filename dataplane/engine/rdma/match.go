@@ -55,6 +55,12 @@ import (
 //	esp spi                   exact, but not SPI 0 (as ports),   exact, but not SPI 0 (as ports)
 //	                          nor inside a tunnel: mlx5 sets
 //	                          outer_esp_spi for both levels
+//	ah                        exact, as tcp over IPv4            exact, as tcp over IPv4
+//	ah spi                    refused: no spec                   refused: no field
+//	sctp                      exact, as tcp                      exact, as tcp
+//	sctp ports, tag           refused: no spec                   refused: no field
+//	arp                       exact, by its EtherType            exact, by its EtherType
+//	arp op, sender, target    refused: no spec                   refused: no field
 //	mpls                      exact: two rules, EtherTypes       exact: two rules
 //	                          0x8847 and 0x8848; inside a        (outer_first_mpls); inside a
 //	                          tunnel refused                     tunnel refused
@@ -71,6 +77,14 @@ import (
 //	                          may look like key 0
 //	gre inner                 inner headers, if a field of one   the same
 //	                          is asked for
+//	ipip, nothing more asked  exact, one rule per family and     exact, one rule per family
+//	                          protocol number                    and protocol number
+//	ipip inner                refused: takes a flex parser       refused: takes a flex parser
+//	geneve, gtpu, mplsudp,    exact: UDP to the port             exact
+//	  nothing more asked
+//	geneve vni, gtpu teid,    refused: no spec                   refused: takes a flex parser
+//	  and inner
+//	mplsudp fields and inner  refused: takes a flex parser       refused: takes a flex parser
 //	inner headers             as the outer ones                  as the outer ones
 //	a set, a range of a       one rule for each alternative; if  the same
 //	  field, !=               one is refused, so is the set
@@ -79,6 +93,9 @@ import (
 // (ADD_VXLAN_UDP_DPORT in the kernel's lib/vxlan.c; 4789 is from the start). The kernel's
 // parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
 // and neither for the I flag.
+//
+// The flex parsers of the tunnels are set up by profiles of the firmware, of which a device has one: 0 for IP in IP and Geneve,
+// 1 for Geneve and MPLS, 3 for GTP-U (DPDK's guide of the platform mlx5). So no device matches all of these tunnels.
 //
 // No public source answers these questions. Only tests on a card can:
 //   - whether a NIC sees the ports of a first fragment, TCP flags in the padding behind a short one, and an ICMP type
@@ -110,6 +127,7 @@ const (
 type ruleMatch struct {
 	flow.Match
 	tags  []uint16   // the EtherType of each tag in VLAN
+	ipip  uint8      // the protocol number of IP in IP
 	inner *ruleMatch // the match inside the tunnel; do not use Match.Inner
 }
 
@@ -152,9 +170,18 @@ func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
 
 // variants splits the outer or inner headers of a match by IP family and by the kinds of tags.
 func variants(m flow.Match) []ruleMatch {
+	if m.ARP != nil {
+		m = typed(m, flow.EtherARP)
+	}
 	var out []ruleMatch
 	for _, f := range slices.Concat(ruleFamilies(m), labelled(m)) {
 		tagged := []ruleMatch{{Match: f}}
+		if f.IPIP != nil {
+			tagged = nil
+			for _, n := range f.IPIPProtocols() {
+				tagged = append(tagged, ruleMatch{Match: f, ipip: n})
+			}
+		}
 		for range m.VLAN {
 			var next []ruleMatch
 			for _, t := range tagged {
@@ -181,15 +208,20 @@ func labelled(m flow.Match) (out []flow.Match) {
 		if !m.AdmitsEtherType(t) {
 			continue
 		}
-		one, eth := m, flow.Eth{}
-		if m.Eth != nil {
-			eth = *m.Eth
-		}
-		eth.Type = flow.Masked[uint16]{Value: t, Mask: 0xffff}
-		one.Eth = &eth
-		out = append(out, one)
+		out = append(out, typed(m, t))
 	}
 	return out
+}
+
+// typed returns the match with an EtherType.
+func typed(m flow.Match, t uint16) flow.Match {
+	eth := flow.Eth{}
+	if m.Eth != nil {
+		eth = *m.Eth
+	}
+	eth.Type = flow.Masked[uint16]{Value: t, Mask: 0xffff}
+	m.Eth = &eth
+	return m
 }
 
 // mplsEntry returns the label stack entry that a match asks for, and its mask.
@@ -225,7 +257,7 @@ func ruleFamilies(m flow.Match) []flow.Match {
 }
 
 func needsIP(m flow.Match) bool {
-	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
+	return m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 }
 
 // protocol returns the protocol above IP that a match asks for.
@@ -233,12 +265,18 @@ func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 	switch {
 	case m.TCP != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoTCP, Mask: 0xff}
-	case m.UDP != nil: // also for VXLAN, since flow.Match.Expand adds the port
+	case m.UDP != nil: // also for tunnels over UDP, since flow.Match.Expand adds the port
 		return flow.Masked[uint8]{Value: flow.ProtoUDP, Mask: 0xff}
 	case m.GRE != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoGRE, Mask: 0xff}
+	case m.IPIP != nil:
+		return flow.Masked[uint8]{Value: m.ipip, Mask: 0xff}
 	case m.ESP != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoESP, Mask: 0xff}
+	case m.AH != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoAH, Mask: 0xff}
+	case m.SCTP != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoSCTP, Mask: 0xff}
 	case m.ICMP != nil && m.IPv6 != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoICMPv6, Mask: 0xff}
 	case m.ICMP != nil:

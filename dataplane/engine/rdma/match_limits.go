@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -13,6 +14,9 @@ func limits(m flow.Match, by steeringAPI) error {
 	}
 	if g := m.GRE; g != nil && g.Key.Mask != 0 && by == withVerbs {
 		return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
+	}
+	if err := flexTunnel(m, by); err != nil {
+		return err
 	}
 	in := m.Inner()
 	if in == nil {
@@ -29,12 +33,39 @@ func limits(m flow.Match, by steeringAPI) error {
 	return limitsOf(*in, by, "inner ")
 }
 
+// flexTunnel returns the reason against the tunnels that NICs parse by a flex parser, or nil if the match asks for nothing of
+// their headers or inside: then the protocol or the port decides. A device has one profile of flex parsers, and says in no
+// capability how it treats versions, options and extension headers.
+func flexTunnel(m flow.Match, by steeringAPI) error {
+	const noSpec = "there is no spec for it"
+	parser := func(of, profile string) string {
+		return fmt.Sprintf("it takes a flex parser that is set up for %s (mlxconfig FLEX_PARSER_PROFILE_ENABLE=%s), whose checks are not documented", of, profile)
+	}
+	switch {
+	case m.IPIP != nil && m.IPIP.Inner != nil:
+		return refusal("ipip inner", parser("IP in IP", "0"), useXDP)
+	case m.Geneve != nil && *m.Geneve != flow.Geneve{}:
+		if by == withVerbs {
+			return refusal("geneve", noSpec, useXDP)
+		}
+		return refusal("geneve", parser("Geneve", "0 or 1"), useXDP)
+	case m.GTPU != nil && *m.GTPU != flow.GTPU{}:
+		if by == withVerbs {
+			return refusal("gtpu", noSpec, useXDP)
+		}
+		return refusal("gtpu", parser("GTP-U", "3"), useXDP)
+	case m.MPLSUDP != nil && *m.MPLSUDP != flow.MPLSUDP{}:
+		return refusal("mplsudp", parser("MPLS", "1"), useXDP)
+	}
+	return nil
+}
+
 const useXDP = "leave the flow to backend auto or xdp"
 
 // limitsOf checks the outer or the inner headers. It returns the reason against the first header, from the outside in.
 func limitsOf(m flow.Match, by steeringAPI, in string) error {
 	l := headerLevel{m, by, in}
-	return cmp.Or(l.incomplete(), l.eth(), l.tags(), l.ipv4(), l.ipv6(), l.icmp(), l.mpls(), l.esp(), l.tcp(), l.udp())
+	return cmp.Or(l.incomplete(), l.eth(), l.tags(), l.ipv4(), l.ipv6(), l.icmp(), l.mpls(), l.arp(), l.esp(), l.ah(), l.sctp(), l.tcp(), l.udp())
 }
 
 // headerLevel is the outer or the inner headers of a match. Each method returns the reason against one header, or nil.
@@ -148,6 +179,43 @@ func (l headerLevel) mpls() error {
 	return nil
 }
 
+// noField returns the reason against a header that NICs know by its number alone.
+func (l headerLevel) noField() string {
+	if l.by&withDevX != 0 {
+		return "NICs have no field for it"
+	}
+	return "there is no spec for it"
+}
+
+func (l headerLevel) arp() error {
+	a := l.m.ARP
+	switch {
+	case a == nil || *a == flow.ARP{}:
+		return nil
+	case a.Op.Mask != 0:
+		return l.refuse("arp op", l.noField())
+	}
+	return l.refuse("arp address", l.noField())
+}
+
+func (l headerLevel) ah() error {
+	if l.m.AH == nil || l.m.AH.SPI.Mask == 0 {
+		return nil
+	}
+	return l.refuse("ah spi", l.noField())
+}
+
+func (l headerLevel) sctp() error {
+	s := l.m.SCTP
+	switch {
+	case s == nil || *s == flow.SCTP{}:
+		return nil
+	case s.Tag.Mask != 0:
+		return l.refuse("sctp vtag", l.noField())
+	}
+	return l.refuse("sctp port", l.noField())
+}
+
 func (l headerLevel) esp() error {
 	e := l.m.ESP
 	switch {
@@ -180,9 +248,9 @@ func (l headerLevel) tcp() error {
 	return l.ports(t.Ports)
 }
 
-// udp has nothing against VXLAN, whose port is not 0.
+// udp has nothing against a tunnel over UDP, whose port is not 0.
 func (l headerLevel) udp() error {
-	if l.m.UDP == nil || l.m.VXLAN != nil {
+	if l.m.UDP == nil || l.m.TunnelPort() != 0 {
 		return nil
 	}
 	return l.ports(*l.m.UDP)
@@ -212,6 +280,7 @@ func blank(m flow.Match) bool {
 		len(m.VLAN) == 0 &&
 		!m.Untagged &&
 		m.MPLS == nil &&
+		m.ARP == nil &&
 		m.IPv4 == nil &&
 		m.IPv6 == nil &&
 		!needsIP(m)

@@ -73,9 +73,11 @@ func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16,
 		for _, m := range families(alternative) {
 			r := common
 			r.outer(m)
-			out = append(out, xdp.Rule{
-				Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
-			})
+			for _, r := range r.protocols(m) {
+				out = append(out, xdp.Rule{
+					Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
+				})
+			}
 		}
 	}
 	return out, nil
@@ -87,7 +89,26 @@ func countRules(m flow.Match) int {
 	if err != nil {
 		return 1
 	}
-	return len(alternatives) * len(families(alternatives[0]))
+	n := 0
+	for _, alternative := range alternatives {
+		for _, m := range families(alternative) {
+			n += max(1, len(m.IPIPProtocols()))
+		}
+	}
+	return n
+}
+
+// protocols splits a rule of IP in IP by the protocol number, which says the version of IP inside.
+func (r rule) protocols(m flow.Match) []rule {
+	if m.IPIP == nil {
+		return []rule{r}
+	}
+	var out []rule
+	for _, n := range m.IPIPProtocols() {
+		r.Key.Out.Proto, r.Mask.Out.Proto = n, 0xff
+		out = append(out, r)
+	}
+	return out
 }
 
 // families splits a match of ICMP without a family into one of IPv4 and one of IPv6, because the protocol numbers differ.
@@ -120,23 +141,25 @@ type rule struct {
 func (r *rule) flag(f xdp.Flags, on bool) { setFlag(&r.Key.Out, &r.Mask.Out, f, on) }
 
 func (r *rule) outer(m flow.Match) {
-	if m.VXLAN != nil { // the port makes the packet VXLAN, whatever the udp clause says
+	if port := m.TunnelPort(); port != 0 { // the port makes the packet one of the tunnel, whatever the udp clause says
 		var udp flow.Ports
 		if m.UDP != nil {
 			udp = *m.UDP
 		}
-		udp.Dst = flow.Port{Value: flow.PortVXLAN, Mask: 0xffff}
+		udp.Dst = flow.Port{Value: port, Mask: 0xffff}
 		m.UDP = &udp
 	}
 	headers(&r.Key.Out, &r.Mask.Out, &r.Ports[0], m)
 	k, mask := &r.Key.Out, &r.Mask.Out
-	if v := m.VXLAN; v != nil {
-		if v.Inner != nil || v.VNI.Mask != 0 {
-			r.flag(xdp.FlagVXLAN, true)
+	if m.GRE == nil { // every other tunnel has the one flag
+		number := tunnelNumber(m)
+		if m.Inner() != nil || number.Mask != 0 {
+			r.flag(xdp.FlagTunnel, true)
 		}
-		// The VNI takes the first three bytes of its word.
-		binary.BigEndian.PutUint32(k.Tunnel[:], v.VNI.Value<<8)
-		binary.BigEndian.PutUint32(mask.Tunnel[:], v.VNI.Mask<<8)
+		if number.Mask != 0 {
+			binary.BigEndian.PutUint32(k.Tunnel[:], number.Value)
+			binary.BigEndian.PutUint32(mask.Tunnel[:], number.Mask)
+		}
 	}
 	if g := m.GRE; g != nil {
 		k.Proto, mask.Proto = flow.ProtoGRE, 0xff
@@ -152,6 +175,28 @@ func (r *rule) outer(m flow.Match) {
 	if in := m.Inner(); in != nil {
 		headers(&r.Key.In, &r.Mask.In, &r.Ports[1], *in)
 	}
+}
+
+// tunnelNumber returns what a match asks of the number in the header of a tunnel other than GRE, as a packet has it.
+func tunnelNumber(m flow.Match) flow.Masked[uint32] {
+	vni := func(n flow.Masked[uint32]) flow.Masked[uint32] { // the first three bytes of their word
+		return flow.Masked[uint32]{Value: n.Value << 8, Mask: n.Mask << 8}
+	}
+	switch {
+	case m.VXLAN != nil:
+		return vni(m.VXLAN.VNI)
+	case m.Geneve != nil:
+		return vni(m.Geneve.VNI)
+	case m.GTPU != nil:
+		return m.GTPU.TEID
+	case m.MPLSUDP != nil:
+		e := &m.MPLSUDP.MPLS
+		return flow.Masked[uint32]{
+			Value: mplsEntry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value),
+			Mask:  mplsEntry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask),
+		}
+	}
+	return flow.Masked[uint32]{}
 }
 
 func setFlag(k, mask *xdp.Headers, f xdp.Flags, on bool) {
@@ -187,6 +232,9 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 		binary.BigEndian.PutUint32(k.Tunnel[:], mplsEntry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value))
 		binary.BigEndian.PutUint32(mask.Tunnel[:], mplsEntry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask))
 	}
+	if a := m.ARP; a != nil {
+		arp(k, mask, a)
+	}
 	if ip := m.IPv4; ip != nil {
 		ipv4(k, mask, ip)
 	}
@@ -203,6 +251,22 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 	}
 	if m.UDP != nil {
 		ports(k, mask, ranges, flow.ProtoUDP, m.UDP)
+	}
+	if s := m.SCTP; s != nil {
+		ports(k, mask, ranges, flow.ProtoSCTP, &s.Ports)
+		if s.Tag.Mask != 0 {
+			setFlag(k, mask, xdp.FlagL4, true)
+			binary.BigEndian.PutUint32(k.Tunnel[:], s.Tag.Value)
+			binary.BigEndian.PutUint32(mask.Tunnel[:], s.Tag.Mask)
+		}
+	}
+	if a := m.AH; a != nil {
+		k.Proto, mask.Proto = flow.ProtoAH, 0xff
+		if a.SPI.Mask != 0 {
+			setFlag(k, mask, xdp.FlagL4, true)
+			binary.BigEndian.PutUint32(k.L4[:], a.SPI.Value)
+			binary.BigEndian.PutUint32(mask.L4[:], a.SPI.Mask)
+		}
 	}
 	if e := m.ESP; e != nil {
 		k.Proto, mask.Proto = flow.ProtoESP, 0xff
@@ -231,6 +295,23 @@ func mplsEntry(label uint32, tc, bottom, ttl uint8) uint32 {
 }
 
 func tci(pcp, dei uint8, id uint16) uint16 { return uint16(pcp)<<13 | uint16(dei)<<12 | id }
+
+// arp fills the fields of ARP. Its EtherType tells them from those of IP, which have the same place.
+func arp(k, mask *xdp.Headers, a *flow.ARP) {
+	setFlag(k, mask, xdp.FlagEth, true)
+	binary.BigEndian.PutUint16(k.EthType[:], flow.EtherARP)
+	binary.BigEndian.PutUint16(mask.EthType[:], 0xffff)
+	if *a == (flow.ARP{}) {
+		return
+	}
+	setFlag(k, mask, xdp.FlagL4, true)
+	binary.BigEndian.PutUint16(k.L4[:], a.Op.Value)
+	binary.BigEndian.PutUint16(mask.L4[:], a.Op.Mask)
+	copy(k.Addr[0:4], a.Sender.Addr[:])
+	copy(mask.Addr[0:4], a.Sender.Mask[:])
+	copy(k.Addr[4:8], a.Target.Addr[:])
+	copy(mask.Addr[4:8], a.Target.Mask[:])
+}
 
 func ipv4(k, mask *xdp.Headers, ip *flow.IPv4) {
 	setFlag(k, mask, xdp.FlagIPv4, true)

@@ -15,7 +15,7 @@ import (
 
 type wireFtConfig struct {
 	_           structs.HostLayout
-	Need        uint32
+	Need        uint64
 	Tuples      uint32
 	Egress      uint32
 	Port        uint32
@@ -24,7 +24,6 @@ type wireFtConfig struct {
 	RankBase    uint32
 	CounterMask uint32
 	Cpus        uint32
-	_           [4]byte
 	CpuBlock    uint64
 	Hot4        uint64
 	Hot6        uint64

@@ -27,7 +27,7 @@ type rowsBenchValue struct {
 
 type rowsFtConfig struct {
 	_           structs.HostLayout
-	Need        uint32
+	Need        uint64
 	Tuples      uint32
 	Egress      uint32
 	Port        uint32
@@ -36,7 +36,6 @@ type rowsFtConfig struct {
 	RankBase    uint32
 	CounterMask uint32
 	Cpus        uint32
-	_           [4]byte
 	CpuBlock    uint64
 	Hot4        uint64
 	Hot6        uint64

@@ -53,6 +53,7 @@ func (p Bytes) appendTo(b []byte, _ stack, _ int, _ []byte) []byte { return appe
 // Protocol numbers and EtherTypes.
 const (
 	TypeIPv4 = 0x0800
+	TypeARP  = 0x0806
 	TypeIPv6 = 0x86dd
 	TypeVLAN = 0x8100
 	TypeQinQ = 0x88a8
@@ -64,6 +65,7 @@ const (
 	protoUDP    = 17
 	protoGRE    = 47
 	protoESP    = 50
+	protoSCTP   = 132
 	protoICMPv6 = 58
 	protoNone   = 59 // IPv6: nothing follows
 )
@@ -80,6 +82,8 @@ func (s stack) etherType(at int) uint16 {
 		return TypeIPv4
 	case IPv6:
 		return TypeIPv6
+	case ARP:
+		return TypeARP
 	case MPLS:
 		return TypeMPLS
 	case Eth:
@@ -106,6 +110,10 @@ func (s stack) protocol(at int) uint8 {
 		return protoGRE
 	case ESP:
 		return protoESP
+	case AuthHeader:
+		return AH
+	case SCTP:
+		return protoSCTP
 	case Ext:
 		return l.Type
 	case IPv4:

@@ -1,6 +1,9 @@
 package frame
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
 
 // UDP is a UDP header with its checksum.
 type UDP struct {
@@ -26,6 +29,33 @@ type ESP struct{ SPI, Seq uint32 }
 
 func (e ESP) appendTo(b []byte, _ stack, _ int, _ []byte) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, e.SPI), e.Seq)
+}
+
+// AuthHeader is an authentication header (RFC 4302) behind IPv4, with a check value of 12 zeros.
+type AuthHeader struct{ SPI, Seq uint32 }
+
+func (a AuthHeader) appendTo(b []byte, s stack, at int, _ []byte) []byte {
+	h := make([]byte, 24)
+	h[0], h[1] = s.protocol(at+1), byte(len(h)/4-2)
+	binary.BigEndian.PutUint32(h[4:], a.SPI)
+	binary.BigEndian.PutUint32(h[8:], a.Seq)
+	return append(b, h...)
+}
+
+// SCTP is the common header of SCTP (RFC 9260) with its checksum. The layers behind it stand for chunks.
+type SCTP struct {
+	Src, Dst uint16
+	Tag      uint32
+}
+
+func (p SCTP) appendTo(b []byte, _ stack, _ int, rest []byte) []byte {
+	h := make([]byte, 12)
+	binary.BigEndian.PutUint16(h[0:], p.Src)
+	binary.BigEndian.PutUint16(h[2:], p.Dst)
+	binary.BigEndian.PutUint32(h[4:], p.Tag)
+	table := crc32.MakeTable(crc32.Castagnoli)
+	binary.LittleEndian.PutUint32(h[8:], crc32.Update(crc32.Checksum(h, table), table, rest))
+	return append(b, h...)
 }
 
 // TCP flags.

@@ -72,6 +72,9 @@ func (p *headers) network(rng *rand.Rand) []gopacket.SerializableLayer {
 		if mpls(p.etherType) {
 			return p.labels(rng)
 		}
+		if p.etherType == 0x0806 {
+			return p.arp(rng)
+		}
 		return []gopacket.SerializableLayer{noise(rng, 1+rng.IntN(60))}
 	}
 	return append(stack, p.transport(rng)...)
@@ -89,6 +92,21 @@ func (p *headers) labels(rng *rand.Rand) []gopacket.SerializableLayer {
 		return []gopacket.SerializableLayer{b[:rng.IntN(4)]}
 	}
 	return []gopacket.SerializableLayer{b, append(gopacket.Payload{0x45, 0}, noise(rng, 18+rng.IntN(40))...)}
+}
+
+// arp returns a packet of ARP. With p.cut it is cut short.
+func (p *headers) arp(rng *rand.Rand) []gopacket.SerializableLayer {
+	b := gopacket.Payload{0, 1, 8, 0, 6, 4}
+	if p.otherARP {
+		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+	}
+	b = binary.BigEndian.AppendUint16(b, p.op)
+	b = append(append(b, p.src[:]...), p.src4[:]...)
+	b = append(append(b, p.dst[:]...), p.dst4[:]...)
+	if p.cut {
+		b = b[:rng.IntN(len(b))]
+	}
+	return []gopacket.SerializableLayer{b}
 }
 
 func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
@@ -114,7 +132,7 @@ func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
 func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 	if p.cut {
 		if p.upper != 6 {
-			return []gopacket.SerializableLayer{noise(rng, rng.IntN(4))}
+			return []gopacket.SerializableLayer{noise(rng, rng.IntN(shortestUpper(p.upper)))}
 		}
 		// Cut TCP behind the ports or within them, but before the flags.
 		b := binary.BigEndian.AppendUint16(nil, p.sport)
@@ -130,15 +148,30 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 		b = append(b, noise(rng, 8)...)
 		b = binary.BigEndian.AppendUint16(b, 5<<12|uint16(p.flags))
 		return []gopacket.SerializableLayer{gopacket.Payload(append(b, noise(rng, 6)...)), payload}
+	case 132:
+		b := binary.BigEndian.AppendUint16(nil, p.sport)
+		b = binary.BigEndian.AppendUint16(b, p.dport)
+		b = binary.BigEndian.AppendUint32(b, p.vtag)
+		return []gopacket.SerializableLayer{gopacket.Payload(b), payload}
 	case 50:
 		return []gopacket.SerializableLayer{gopacket.Payload(binary.BigEndian.AppendUint32(nil, p.spi)), payload}
+	case 51:
+		if p.ip != 4 {
+			break // it would be an extension header
+		}
+		b := append(gopacket.Payload{59, 1, 0, 0}, binary.BigEndian.AppendUint32(nil, p.spi)...)
+		return []gopacket.SerializableLayer{b, payload}
 	case 17:
 		udp := &layers.UDP{SrcPort: layers.UDPPort(p.sport), DstPort: layers.UDPPort(p.dport)}
-		if p.inner == nil || !p.vxlan {
+		if p.inner == nil || p.kind.port() == 0 {
 			return []gopacket.SerializableLayer{udp, payload}
 		}
-		vxlan := &layers.VXLAN{ValidIDFlag: !often(rng, 12), VNI: p.vni}
-		return append([]gopacket.SerializableLayer{udp, vxlan}, p.inner.link(rng)...)
+		return append([]gopacket.SerializableLayer{udp}, p.overUDP(rng)...)
+	case 4, 41:
+		if p.inner == nil || p.kind != ipip {
+			break
+		}
+		return p.inner.network(rng)
 	case 1:
 		return []gopacket.SerializableLayer{&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(p.typ, p.code)}, payload}
 	case 58:
@@ -159,16 +192,72 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 				b = binary.BigEndian.AppendUint32(b, rng.Uint32())
 			}
 		}
-		stack := []gopacket.SerializableLayer{gopacket.Payload(b)}
-		if p.gre.typ == 0x6558 {
-			return append(stack, p.inner.link(rng)...)
-		}
-		if mpls(p.gre.typ) {
-			return append(stack, p.inner.labels(rng)...)
-		}
-		return append(stack, p.inner.network(rng)...)
+		return append([]gopacket.SerializableLayer{gopacket.Payload(b)}, p.typed(rng, p.gre.typ)...)
 	}
 	return []gopacket.SerializableLayer{payload}
+}
+
+// overUDP returns the header of a tunnel over UDP, and the packet inside.
+func (p *headers) overUDP(rng *rand.Rand) []gopacket.SerializableLayer {
+	var b gopacket.Payload
+	switch p.kind {
+	case vxlan:
+		header := &layers.VXLAN{ValidIDFlag: !often(rng, 12), VNI: p.vni}
+		return append([]gopacket.SerializableLayer{header}, p.inner.link(rng)...)
+	case geneve:
+		b = append(b, p.geneve.first, uint8(rng.Uint32()))
+		b = binary.BigEndian.AppendUint16(b, p.geneve.typ)
+		b = binary.BigEndian.AppendUint32(b, p.vni<<8|rng.Uint32()&0xff)
+		b = append(b, noise(rng, 4*int(p.geneve.first&0x3f))...)
+		return append([]gopacket.SerializableLayer{b}, p.typed(rng, p.geneve.typ)...)
+	case gtpu:
+		b = append(b, p.gtpu.flags, p.gtpu.typ, 0, 0)
+		b = binary.BigEndian.AppendUint32(b, p.teid)
+		if p.gtpu.flags&7 != 0 {
+			b = append(b, noise(rng, 3)...)
+			b = append(b, p.gtpu.extension(0))
+		}
+		for i, words := range p.gtpu.exts {
+			if p.gtpu.flags&4 == 0 {
+				break
+			}
+			ext := noise(rng, 4*max(1, int(words)))
+			ext[0], ext[len(ext)-1] = words, p.gtpu.extension(i+1)
+			b = append(b, ext...)
+		}
+	case mplsudp:
+		for _, e := range p.stack {
+			b = binary.BigEndian.AppendUint32(b, e)
+		}
+	}
+	return append([]gopacket.SerializableLayer{b}, p.inner.network(rng)...)
+}
+
+// extension returns the type of extension header i, or 0 if there are no more.
+func (h *gtpuHeader) extension(i int) uint8 {
+	if i < len(h.exts) {
+		return 0x85 // a PDU session container
+	}
+	return 0
+}
+
+// typed returns the packet inside a tunnel that says its EtherType.
+func (p *headers) typed(rng *rand.Rand, typ uint16) []gopacket.SerializableLayer {
+	switch {
+	case typ == 0x6558:
+		return p.inner.link(rng)
+	case mpls(typ):
+		return p.inner.labels(rng)
+	}
+	return p.inner.network(rng)
+}
+
+// shortestUpper returns the length of the shortest header above IP whose fields are there.
+func shortestUpper(proto uint8) int {
+	if proto == 132 || proto == 51 {
+		return 8
+	}
+	return 4
 }
 
 func noise(rng *rand.Rand, n int) gopacket.Payload {

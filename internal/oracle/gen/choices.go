@@ -34,17 +34,20 @@ func choosables(m *flow.Match) (out []choosable) {
 		addNumber(&out, "vlan", i, "pcp", 3, &v.PCP, drawByte)
 		addNumber(&out, "vlan", i, "dei", 1, &v.DEI, drawByte)
 	}
-	if e := m.MPLS; e != nil {
-		addNumber(&out, "mpls", 0, "label", 20, &e.Label, func(rng *rand.Rand) uint32 { return drawEntry(rng) >> 12 })
-		addNumber(&out, "mpls", 0, "tc", 3, &e.TC, drawByte)
-		addNumber(&out, "mpls", 0, "bos", 1, &e.Bottom, drawByte)
-		addNumber(&out, "mpls", 0, "ttl", 8, &e.TTL, drawByte)
+	if m.MPLS != nil {
+		addEntry(&out, "mpls", m.MPLS)
+	}
+	if a := m.ARP; a != nil {
+		addNumber(&out, "arp", 0, "op", 16, &a.Op, func(rng *rand.Rand) uint16 { return one[uint16](rng, 1, 2, 3) })
+		addBytes(&out, "arp", "sender", a.Sender.Addr[:], a.Sender.Mask[:], addr4)
+		addBytes(&out, "arp", "target", a.Target.Addr[:], a.Target.Mask[:], addr4)
 	}
 	if ip := m.IPv4; ip != nil {
 		addBytes(&out, "ipv4", "src", ip.Src.Addr[:], ip.Src.Mask[:], addr4)
 		addBytes(&out, "ipv4", "dst", ip.Dst.Addr[:], ip.Dst.Mask[:], addr4)
 		addNumber(&out, "ipv4", 0, "proto", 8, &ip.Proto, drawProto)
 		addNumber(&out, "ipv4", 0, "tos", 8, &ip.TOS, drawByte)
+		addClass(&out, "ipv4", &ip.TOS)
 		addNumber(&out, "ipv4", 0, "ttl", 8, &ip.TTL, drawByte)
 	}
 	if ip := m.IPv6; ip != nil {
@@ -53,6 +56,7 @@ func choosables(m *flow.Match) (out []choosable) {
 		addNumber(&out, "ipv6", 0, "label", 20, &ip.FlowLabel, drawLabel)
 		addNumber(&out, "ipv6", 0, "nexthdr", 8, &ip.NextHeader, func(rng *rand.Rand) uint8 { return one(rng, 0, 43, 44, 60, 51, drawProto(rng)) })
 		addNumber(&out, "ipv6", 0, "tclass", 8, &ip.TrafficClass, drawByte)
+		addClass(&out, "ipv6", &ip.TrafficClass)
 		addNumber(&out, "ipv6", 0, "hoplimit", 8, &ip.HopLimit, drawByte)
 	}
 	if t := m.TCP; t != nil {
@@ -62,12 +66,28 @@ func choosables(m *flow.Match) (out []choosable) {
 	if m.UDP != nil {
 		out = addPorts(out, "udp", m.UDP)
 	}
+	if s := m.SCTP; s != nil {
+		out = addPorts(out, "sctp", &s.Ports)
+		addNumber(&out, "sctp", 0, "vtag", 32, &s.Tag, drawSPI)
+	}
 	if i := m.ICMP; i != nil {
 		addNumber(&out, "icmp", 0, "type", 8, &i.Type, drawByte)
 		addNumber(&out, "icmp", 0, "code", 8, &i.Code, drawByte)
 	}
 	if m.ESP != nil {
 		addNumber(&out, "esp", 0, "spi", 32, &m.ESP.SPI, drawSPI)
+	}
+	if m.AH != nil {
+		addNumber(&out, "ah", 0, "spi", 32, &m.AH.SPI, drawSPI)
+	}
+	if m.Geneve != nil {
+		addNumber(&out, "geneve", 0, "vni", 24, &m.Geneve.VNI, drawVNI)
+	}
+	if m.GTPU != nil {
+		addNumber(&out, "gtpu", 0, "teid", 32, &m.GTPU.TEID, drawKey)
+	}
+	if m.MPLSUDP != nil {
+		addEntry(&out, "mplsudp", &m.MPLSUDP.MPLS)
 	}
 	if m.VXLAN != nil {
 		addNumber(&out, "vxlan", 0, "vni", 24, &m.VXLAN.VNI, drawVNI)
@@ -76,6 +96,31 @@ func choosables(m *flow.Match) (out []choosable) {
 		addNumber(&out, "gre", 0, "key", 32, &m.GRE.Key, drawKey)
 	}
 	return out
+}
+
+func addEntry(out *[]choosable, clause string, e *flow.MPLS) {
+	addNumber(out, clause, 0, "label", 20, &e.Label, func(rng *rand.Rand) uint32 { return drawEntry(rng) >> 12 })
+	addNumber(out, clause, 0, "tc", 3, &e.TC, drawByte)
+	addNumber(out, clause, 0, "bos", 1, &e.Bottom, drawByte)
+	addNumber(out, clause, 0, "ttl", 8, &e.TTL, drawByte)
+}
+
+// addClass adds the parts of the traffic class.
+func addClass(out *[]choosable, clause string, f *flow.Masked[uint8]) {
+	for _, part := range []struct {
+		field       string
+		shift, bits int
+	}{{"dscp", 2, 6}, {"ecn", 0, 2}} {
+		most := uint8(1)<<part.bits - 1
+		*out = append(*out, choosable{
+			clause: clause, field: part.field, bits: part.bits, ranges: true, free: f.Mask == 0,
+			draw: func(rng *rand.Rand) flow.Number { return flow.Number{Lo: uint64(drawByte(rng) >> part.shift & most)} },
+			set: func(n flow.Number) {
+				f.Value = f.Value&^(most<<part.shift) | uint8(n.Lo)<<part.shift
+				f.Mask |= most << part.shift
+			},
+		})
+	}
 }
 
 func addBytes(out *[]choosable, clause, field string, addr, mask []byte, draw func(*rand.Rand) []byte) {

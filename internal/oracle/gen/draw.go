@@ -41,7 +41,7 @@ func drawPort(rng *rand.Rand) uint16 {
 	if often(rng, 6) {
 		return uint16(rng.Uint32())
 	}
-	return one(rng, 0, 53, 80, 443, 1000, uint16(1000+rng.IntN(20)), 1023, 1024, 4789, 65535)
+	return one(rng, 0, 53, 80, 443, 1000, uint16(1000+rng.IntN(20)), 1023, 1024, 4789, 6081, 2152, 6635, 65535)
 }
 
 func drawByte(rng *rand.Rand) uint8 {
@@ -49,7 +49,7 @@ func drawByte(rng *rand.Rand) uint8 {
 }
 
 func drawProto(rng *rand.Rand) uint8 {
-	return one[uint8](rng, 1, 6, 6, 17, 17, 47, 58, 50, 50, 59, 4, 41, 132, uint8(rng.Uint32()))
+	return one[uint8](rng, 1, 6, 6, 17, 17, 47, 58, 50, 50, 51, 51, 59, 4, 41, 132, 132, uint8(rng.Uint32()))
 }
 
 func drawTag(rng *rand.Rand) uint16 { return one[uint16](rng, 0, 1, 7, 100, 4095) }
@@ -57,6 +57,9 @@ func drawTag(rng *rand.Rand) uint16 { return one[uint16](rng, 0, 1, 7, 100, 4095
 func drawVNI(rng *rand.Rand) uint32 {
 	return one[uint32](rng, 0, 5, 7, 0xffffff, rng.Uint32()&0xffffff)
 }
+
+// drawTEID draws a number in host order.
+func drawTEID(rng *rand.Rand) uint32 { return one(rng, 0, 7, 0x1000, 0xffffffff, rng.Uint32()) }
 
 func drawKey(rng *rand.Rand) uint32 { return one(rng, 0, 7, 0xffffffff, rng.Uint32()) }
 
@@ -66,6 +69,9 @@ func drawLabel(rng *rand.Rand) uint32 {
 
 // drawSPI draws a number in host order.
 func drawSPI(rng *rand.Rand) uint32 { return one(rng, 0, 7, 0x1000, 0xffffffff, rng.Uint32()) }
+
+// drawOperation draws an operation of ARP.
+func drawOperation(rng *rand.Rand) uint16 { return one(rng, 1, 1, 2, 2, 0, uint16(rng.Uint32())) }
 
 // drawEntry draws a label stack entry: label, traffic class, bottom of stack, TTL.
 func drawEntry(rng *rand.Rand) uint32 {
@@ -81,7 +87,7 @@ func drawFlags(rng *rand.Rand) flow.TCPFlags {
 }
 
 func drawEtherType(rng *rand.Rand) uint16 {
-	return one[uint16](rng, 0x0800, 0x86dd, 0x0806, 0x88cc, 0x8100, 0x88a8, 0x0100, 0x8847, 0x8847, 0x8848)
+	return one[uint16](rng, 0x0800, 0x86dd, 0x0806, 0x0806, 0x88cc, 0x8100, 0x88a8, 0x0100, 0x8847, 0x8847, 0x8848)
 }
 
 // under draws a mask for a field of some bits, and returns it with value under it. Most masks are the whole field; some are a

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -77,9 +78,18 @@ func (d drawer) match(outer bool) (m flow.Match) {
 		}
 	}
 	m.Untagged = len(m.VLAN) == 0 && often(d.masks, 8)
-	if often(d.masks, 12) {
+	seldom := 12 // few flows have a tunnel, so more of the inner headers are without IP
+	if !outer {
+		seldom = 5
+	}
+	if often(d.masks, seldom) {
 		m.MPLS = d.mpls()
 		d.choices(&m)
+		return m
+	}
+	if often(d.masks, seldom) {
+		m.ARP = d.arp()
+		m.Incomplete = *m.ARP == flow.ARP{} && often(d.masks, 4)
 		return m
 	}
 	switch d.masks.IntN(8) {
@@ -95,8 +105,8 @@ func (d drawer) match(outer bool) (m flow.Match) {
 
 // upper draws what a match has above IP.
 func (d drawer) upper(m *flow.Match, outer bool) {
-	upper := d.masks.IntN(9)
-	if !outer && upper > 6 {
+	upper := d.masks.IntN(15)
+	if !outer && upper > 6 && upper < 13 {
 		upper = 5 // draw nothing, because there is no match of a tunnel in a tunnel
 	}
 	later := m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentLater || m.IPv6 != nil && m.IPv6.Fragment == flow.FragmentLater
@@ -127,6 +137,17 @@ func (d drawer) upper(m *flow.Match, outer bool) {
 	case 6:
 		m.ESP = new(flow.ESP)
 		masked(d, &m.ESP.SPI, 32, drawSPI)
+	case 13:
+		m.SCTP = new(flow.SCTP)
+		if often(d.masks, 2) {
+			m.SCTP.Ports = *d.ports()
+		}
+		masked(d, &m.SCTP.Tag, 32, drawSPI)
+	case 14:
+		if m.IPv6 == nil {
+			m.IPv4, m.AH = cmp.Or(m.IPv4, new(flow.IPv4)), new(flow.AH)
+			masked(d, &m.AH.SPI, 32, drawSPI)
+		}
 	case 7:
 		m.VXLAN = new(flow.VXLAN)
 		masked(d, &m.VXLAN.VNI, 24, drawVNI)
@@ -135,7 +156,32 @@ func (d drawer) upper(m *flow.Match, outer bool) {
 		m.GRE = new(flow.GRE)
 		masked(d, &m.GRE.Key, 32, drawKey)
 		m.GRE.Inner = d.inner()
+	case 9:
+		m.IPIP = &flow.IPIP{Inner: d.innerIP()}
+	case 10:
+		m.Geneve = new(flow.Geneve)
+		masked(d, &m.Geneve.VNI, 24, drawVNI)
+		m.Geneve.Inner = d.inner()
+	case 11:
+		m.GTPU = new(flow.GTPU)
+		masked(d, &m.GTPU.TEID, 32, drawTEID)
+		m.GTPU.Inner = d.innerIP()
+	case 12:
+		m.MPLSUDP = new(flow.MPLSUDP)
+		if !often(d.masks, 3) {
+			m.MPLSUDP.MPLS = *d.mpls()
+		}
+		m.MPLSUDP.Inner = d.innerIP()
 	}
+}
+
+// innerIP is inner without the layers below IP.
+func (d drawer) innerIP() *flow.Match {
+	in := d.inner()
+	if in != nil {
+		in.Eth, in.VLAN, in.Untagged, in.MPLS, in.ARP = nil, nil, false, nil, nil
+	}
+	return in
 }
 
 // bare draws a clause of a protocol that is valid together with "incomplete", or none.
@@ -152,6 +198,12 @@ func (d drawer) bare(m *flow.Match, upper int) {
 		m.ICMP = new(flow.ICMP)
 	case 3:
 		m.ESP = new(flow.ESP)
+	case 4:
+		m.SCTP = new(flow.SCTP)
+	case 6:
+		if m.IPv4 != nil {
+			m.AH = new(flow.AH)
+		}
 	}
 }
 
@@ -201,6 +253,19 @@ func (d drawer) mpls() *flow.MPLS {
 		masked(d, &m.TTL, 8, drawByte)
 	}
 	return m
+}
+
+func (d drawer) arp() *flow.ARP {
+	a := new(flow.ARP)
+	masked(d, &a.Op, 16, drawOperation)
+	for _, addr := range []*flow.Addr4{&a.Sender, &a.Target} {
+		if often(d.masks, 2) {
+			maskBytes(d.masks, addr.Mask[:])
+			addr.Addr = drawAddr4(d.values)
+			and(addr.Addr[:], addr.Mask[:])
+		}
+	}
+	return a
 }
 
 func (d drawer) ipv4() *flow.IPv4 {

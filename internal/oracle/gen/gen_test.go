@@ -14,7 +14,7 @@ import (
 
 // A differential test is worth nothing if the drawn packets never hit, always hit, or never hit two flows. So check the mixture.
 func TestDrawnPacketsHitAndMiss(t *testing.T) {
-	const sets, packets = 200, 100
+	const sets, packets = 400, 100
 	var hit, contested, missed int
 	kinds := map[string]int{}
 	for seed := range uint64(sets) {
@@ -30,13 +30,23 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 				"eth": m.Eth != nil, "vlan": len(m.VLAN) == 1, "qinq": len(m.VLAN) == 2, "ipv4": m.IPv4 != nil, "ipv6": m.IPv6 != nil,
 				"tcp": m.TCP != nil, "udp": m.UDP != nil, "icmp": m.ICMP != nil, "vxlan": m.VXLAN != nil, "gre": m.GRE != nil,
 				"incomplete":  m.Incomplete,
-				"inner":       m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
+				"inner":       m.Inner() != nil,
+				"ipip":        m.IPIP != nil,
+				"geneve":      m.Geneve != nil,
+				"gtpu":        m.GTPU != nil,
+				"mplsudp":     m.MPLSUDP != nil,
 				"frag":        m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
 				"frag6":       m.IPv6 != nil && m.IPv6.Fragment != flow.FragmentAny,
 				"untagged":    m.Untagged,
 				"flags":       m.TCP != nil && m.TCP.Flags.Mask != 0,
 				"esp":         m.ESP != nil,
 				"spi":         m.ESP != nil && m.ESP.SPI.Mask != 0,
+				"ah spi":      m.AH != nil && m.AH.SPI.Mask != 0,
+				"sctp":        m.SCTP != nil,
+				"vtag":        m.SCTP != nil && m.SCTP.Tag.Mask != 0,
+				"arp":         m.ARP != nil,
+				"arp fields":  m.ARP != nil && *m.ARP != flow.ARP{},
+				"arp inside":  m.Inner() != nil && m.Inner().ARP != nil,
 				"mpls":        m.MPLS != nil,
 				"mpls inside": m.Inner() != nil && m.Inner().MPLS != nil,
 				"set":         slices.ContainsFunc(m.Choices, func(c flow.Choice) bool { return len(c.Values) > 1 && !c.Not }),
@@ -82,8 +92,10 @@ func TestDrawnPacketsHitAndMiss(t *testing.T) {
 	for _, kind := range []string{
 		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range", "flags", "esp", "spi", "mpls", "mpls inside",
 		"set", "exclusion", "span", "set inside", "several", "hit set", "hit exclusion",
-		"hit esp", "hit mpls", "hit mpls inside",
-		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
+		"ah spi", "sctp", "vtag", "arp", "arp fields", "arp inside",
+		"hit esp", "hit mpls", "hit mpls inside", "hit ah", "hit sctp", "hit arp", "hit arp inside",
+		"ipip", "geneve", "gtpu", "mplsudp",
+		"hit vxlan inner", "hit gre inner", "hit ipip inner", "hit geneve inner", "hit gtpu inner", "hit mplsudp inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
 		if kinds[kind] < 20 {
 			t.Errorf("%s: drawn %d times", kind, kinds[kind])
@@ -97,10 +109,20 @@ func shapeOf(m flow.Match) string {
 		return "incomplete"
 	case m.Inner() != nil && m.Inner().MPLS != nil:
 		return "mpls inside"
+	case m.Inner() != nil && m.Inner().ARP != nil:
+		return "arp inside"
 	case m.VXLAN != nil && m.VXLAN.Inner != nil:
 		return "vxlan inner"
 	case m.GRE != nil && m.GRE.Inner != nil:
 		return "gre inner"
+	case m.IPIP != nil && m.IPIP.Inner != nil:
+		return "ipip inner"
+	case m.Geneve != nil && m.Geneve.Inner != nil:
+		return "geneve inner"
+	case m.GTPU != nil && m.GTPU.Inner != nil:
+		return "gtpu inner"
+	case m.MPLSUDP != nil && m.MPLSUDP.Inner != nil:
+		return "mplsudp inner"
 	case m.TCP != nil:
 		return "tcp"
 	case m.UDP != nil:
@@ -109,6 +131,12 @@ func shapeOf(m flow.Match) string {
 		return "icmp"
 	case m.ESP != nil:
 		return "esp"
+	case m.AH != nil:
+		return "ah"
+	case m.SCTP != nil:
+		return "sctp"
+	case m.ARP != nil:
+		return "arp"
 	case m.MPLS != nil:
 		return "mpls"
 	}

@@ -49,15 +49,51 @@ type headers struct {
 	sport     uint16
 	dport     uint16
 	flags     flow.TCPFlags
-	spi       uint32
-	typ, code uint8 // of ICMP
-	cut       bool  // the header above IP is cut short
+	spi       uint32 // of ESP, and of AH over IPv4
+	vtag      uint32 // of SCTP
+	op        uint16 // of ARP, whose addresses are src4 and dst4
+	otherARP  bool   // ARP of another network than IPv4 over Ethernet
+	typ, code uint8  // of ICMP
+	cut       bool   // the header above IP is cut short
 
 	// A tunnel. inner is nil without one.
-	vxlan bool // it is VXLAN, and not GRE
-	vni   uint32
-	gre   greHeader
-	inner *headers
+	kind   tunnelKind
+	vni    uint32
+	teid   uint32
+	gre    greHeader
+	geneve geneveHeader
+	gtpu   gtpuHeader
+	stack  []uint32 // of MPLS over UDP, down to the bottom
+	inner  *headers
+}
+
+type tunnelKind int
+
+const (
+	gre tunnelKind = iota
+	vxlan
+	ipip
+	geneve
+	gtpu
+	mplsudp
+	tunnelKinds
+)
+
+// port returns the destination port of a tunnel over UDP, or 0.
+func (k tunnelKind) port() uint16 {
+	return [...]uint16{gre: 0, vxlan: 4789, ipip: 0, geneve: 6081, gtpu: 2152, mplsudp: 6635}[k]
+}
+
+// geneveHeader has the first byte of the header: version and length of the options.
+type geneveHeader struct {
+	first uint8
+	typ   uint16
+}
+
+// gtpuHeader has the first two bytes of the header, and the lengths of the extension headers in words.
+type gtpuHeader struct {
+	flags, typ uint8
+	exts       []uint8
 }
 
 type tag struct{ typ, tci uint16 }
@@ -94,8 +130,12 @@ func drawHeaders(rng *rand.Rand, outer bool) *headers {
 		typ:       drawByte(rng),
 		code:      drawByte(rng),
 		vni:       drawVNI(rng),
+		teid:      drawTEID(rng),
 		flags:     drawFlags(rng),
 		spi:       drawSPI(rng),
+		vtag:      drawSPI(rng),
+		op:        drawOperation(rng),
+		otherARP:  often(rng, 12),
 	}
 	for range one(rng, 1, 1, 2, 3) {
 		p.entries = append(p.entries, drawEntry(rng))
@@ -117,7 +157,7 @@ func drawHeaders(rng *rand.Rand, outer bool) *headers {
 		}
 	}
 	if outer && often(rng, 4) {
-		p.tunnel(rng, often(rng, 2))
+		p.tunnel(rng, tunnelKind(rng.IntN(int(tunnelKinds))))
 	}
 	return p
 }
@@ -138,16 +178,70 @@ func drawExt(rng *rand.Rand) ext {
 }
 
 // tunnel puts a tunnel above IP, and a packet into it.
-func (p *headers) tunnel(rng *rand.Rand, vxlan bool) {
+func (p *headers) tunnel(rng *rand.Rand, kind tunnelKind) {
 	if p.ip == 0 {
 		p.ip = one(rng, 4, 6)
 	}
 	p.inner = drawHeaders(rng, often(rng, 8))
-	p.vxlan = vxlan
-	if vxlan {
-		p.upper, p.dport = 17, 4789
-		return
+	p.kind = kind
+	if port := kind.port(); port != 0 {
+		p.upper, p.dport = 17, port
 	}
+	switch kind {
+	case gre:
+		p.drawGRE(rng)
+	case ipip:
+		p.carryIP(rng)
+		p.upper = 4
+		if p.inner.ip == 6 {
+			p.upper = 41
+		}
+	case geneve:
+		p.drawGeneve(rng)
+	case gtpu:
+		p.carryIP(rng)
+		p.drawGTPU(rng)
+	case mplsudp:
+		p.carryIP(rng)
+		p.stack = nil
+		for range one(rng, 1, 1, 1, 2, 3, 7, 8, 9) {
+			p.stack = append(p.stack, drawEntry(rng)&^0x100)
+		}
+		p.stack[len(p.stack)-1] |= 0x100
+	}
+}
+
+// carryIP gives a tunnel that carries IP alone an inner packet of IP, mostly.
+func (p *headers) carryIP(rng *rand.Rand) {
+	if p.inner.ip == 0 && !often(rng, 8) {
+		p.inner.ip = one(rng, 4, 6)
+	}
+}
+
+func (p *headers) drawGeneve(rng *rand.Rand) {
+	p.geneve = geneveHeader{
+		first: one[uint8](rng, 0, 0, 0, 1, 2, 7, 63, uint8(rng.IntN(64))),
+		typ:   one[uint16](rng, 0x0800, 0x86dd, 0x6558, 0x6558, 0x6558, 0x8847, 0x88cc),
+	}
+	if often(rng, 16) {
+		p.geneve.first |= uint8(1+rng.IntN(3)) << 6
+	}
+}
+
+func (p *headers) drawGTPU(rng *rand.Rand) {
+	p.gtpu = gtpuHeader{flags: 0x30 | one[uint8](rng, 0, 0, 0, 1, 2, 3, 4, 4, 4, 5, 6, 7, 8), typ: 255}
+	for range one(rng, 0, 1, 1, 1, 2, 3, 4, 5) {
+		p.gtpu.exts = append(p.gtpu.exts, one[uint8](rng, 1, 1, 1, 2, 3, 0))
+	}
+	switch rng.IntN(16) {
+	case 0:
+		p.gtpu.flags ^= one[uint8](rng, 0x10, 0x20, 0x40, 0x80) // another version, or GTP'
+	case 1:
+		p.gtpu.typ = one[uint8](rng, 1, 2, 26, 31, 254) // echo, error indication, end marker
+	}
+}
+
+func (p *headers) drawGRE(rng *rand.Rand) {
 	p.upper = 47
 	p.gre = greHeader{typ: one[uint16](rng, 0x0800, 0x86dd, 0x6558, 0x6558, 0x8847, 0x8848, 0x88cc), key: drawKey(rng)}
 	for _, flag := range []uint16{0x8000, 0x2000, 0x2000, 0x1000} {

@@ -29,10 +29,13 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 		if !mpls(p.etherType) {
 			p.etherType = one[uint16](rng, 0x8847, 0x8848)
 		}
-		mix(&p.entries[0], flow.Masked[uint32]{
-			Value: e.Label.Value<<12 | uint32(e.TC.Value)<<9 | uint32(e.Bottom.Value)<<8 | uint32(e.TTL.Value),
-			Mask:  e.Label.Mask<<12 | uint32(e.TC.Mask)<<9 | uint32(e.Bottom.Mask)<<8 | uint32(e.TTL.Mask),
-		})
+		mix(&p.entries[0], entryOf(e))
+	}
+	if a := m.ARP; a != nil {
+		p.ip, p.etherType, p.otherARP = 0, 0x0806, false
+		mix(&p.op, a.Op)
+		mixBytes(p.src4[:], a.Sender.Addr[:], a.Sender.Mask[:])
+		mixBytes(p.dst4[:], a.Target.Addr[:], a.Target.Mask[:])
 	}
 	if m.Untagged {
 		p.tags = nil
@@ -61,7 +64,11 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 
 // shorten makes the packet match "incomplete": it adds more headers than parsers walk over, or cuts a header off.
 func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
-	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil
+	bare := m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil
+	if m.ARP != nil {
+		p.cut = true
+		return
+	}
 	switch way := rng.IntN(3); {
 	case way == 0 && !bare && m.IPv4 == nil && m.IPv6 == nil && (m.Eth == nil || m.Eth.Type.Mask == 0):
 		for len(p.tags) < 3 {
@@ -79,7 +86,7 @@ func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
 			p.ip = one(rng, 4, 6)
 		}
 		if !bare && (m.IPv4 == nil || m.IPv4.Proto.Mask == 0) && (m.IPv6 == nil || m.IPv6.NextHeader.Mask == 0) {
-			p.upper = one[uint8](rng, 6, 17, 50)
+			p.upper = one[uint8](rng, 6, 17, 50, 132)
 		}
 		p.offset, p.inner, p.cut = 0, nil, true
 		if m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentYes {
@@ -164,7 +171,7 @@ func isExtension(n uint8) bool {
 }
 
 func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
-	upper := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
+	upper := m.TCP != nil || m.UDP != nil || m.SCTP != nil || m.ICMP != nil || m.ESP != nil || m.AH != nil || m.GRE != nil || m.IPIP != nil || m.TunnelPort() != 0
 	if upper && p.ip == 0 {
 		p.ip = one(rng, 4, 6)
 	}
@@ -176,6 +183,16 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 		mixPort(rng, &p.sport, ports.Src)
 		mixPort(rng, &p.dport, ports.Dst)
 		mix(&p.flags, ports.Flags)
+	}
+	if sctp := m.SCTP; sctp != nil {
+		p.upper, p.inner = 132, nil
+		mixPort(rng, &p.sport, sctp.Src)
+		mixPort(rng, &p.dport, sctp.Dst)
+		mix(&p.vtag, sctp.Tag)
+	}
+	if ah := m.AH; ah != nil {
+		p.upper, p.inner = 51, nil
+		mix(&p.spi, ah.SPI)
 	}
 	if esp := m.ESP; esp != nil {
 		p.upper, p.inner = 50, nil
@@ -191,39 +208,90 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 	}
 	if ports := m.UDP; ports != nil {
 		p.upper, p.gre = 17, greHeader{}
-		if !p.vxlan {
+		if p.kind.port() == 0 {
 			p.inner = nil
 		}
 		mixPort(rng, &p.sport, ports.Src)
 		mixPort(rng, &p.dport, ports.Dst)
 	}
 	if m.VXLAN != nil {
-		p.tunnel(rng, true)
+		p.tunnel(rng, vxlan)
 		mix(&p.vni, m.VXLAN.VNI)
-		if m.VXLAN.Inner != nil {
-			p.inner.satisfy(rng, m.VXLAN.Inner)
-		}
 	}
 	if m.GRE != nil {
-		p.tunnel(rng, false)
+		p.tunnel(rng, gre)
 		if m.GRE.Key.Mask != 0 {
 			p.gre.flags |= 0x2000
 			mix(&p.gre.key, m.GRE.Key)
 		}
-		if in := m.GRE.Inner; in != nil {
-			p.inner.satisfy(rng, in)
-			switch {
-			case in.Eth != nil || len(in.VLAN) > 0:
-				p.gre.typ = 0x6558
-			case in.MPLS != nil && p.gre.typ != 0x6558:
-				p.gre.typ = one[uint16](rng, 0x8847, 0x8848)
-			case p.gre.typ == 0x6558:
-			case p.inner.ip == 4:
-				p.gre.typ = 0x0800
-			case p.inner.ip == 6:
-				p.gre.typ = 0x86dd
-			}
+	}
+	if m.IPIP != nil {
+		p.tunnel(rng, ipip)
+	}
+	if m.Geneve != nil {
+		p.tunnel(rng, geneve)
+		mix(&p.vni, m.Geneve.VNI)
+	}
+	if m.GTPU != nil {
+		p.tunnel(rng, gtpu)
+		mix(&p.teid, m.GTPU.TEID)
+	}
+	if m.MPLSUDP != nil {
+		p.tunnel(rng, mplsudp)
+		p.satisfyStack(m.MPLSUDP)
+	}
+	if in := m.Inner(); in != nil {
+		p.inner.satisfy(rng, in)
+		p.announce(rng, in)
+	}
+}
+
+// satisfyStack changes the first entry of the label stack. If it is to be the bottom, or not to be, the stack changes too.
+func (p *headers) satisfyStack(m *flow.MPLSUDP) {
+	mix(&p.stack[0], entryOf(&m.MPLS))
+	if p.stack[0]&0x100 != 0 {
+		p.stack = p.stack[:1]
+	} else if len(p.stack) == 1 {
+		p.stack = append(p.stack, 0x100)
+	}
+}
+
+// announce makes the tunnel's header say what is inside, once it satisfies the match in.
+func (p *headers) announce(rng *rand.Rand, in *flow.Match) {
+	typ := &p.gre.typ
+	switch p.kind {
+	case gre:
+	case geneve:
+		typ = &p.geneve.typ
+	case ipip:
+		switch p.inner.ip {
+		case 4:
+			p.upper = 4
+		case 6:
+			p.upper = 41
 		}
+		return
+	default:
+		return
+	}
+	switch {
+	case in.Eth != nil || len(in.VLAN) > 0 || in.ARP != nil:
+		*typ = 0x6558
+	case in.MPLS != nil && *typ != 0x6558:
+		*typ = one[uint16](rng, 0x8847, 0x8848)
+	case *typ == 0x6558:
+	case p.inner.ip == 4:
+		*typ = 0x0800
+	case p.inner.ip == 6:
+		*typ = 0x86dd
+	}
+}
+
+// entryOf returns a label stack entry under its mask.
+func entryOf(e *flow.MPLS) flow.Masked[uint32] {
+	return flow.Masked[uint32]{
+		Value: e.Label.Value<<12 | uint32(e.TC.Value)<<9 | uint32(e.Bottom.Value)<<8 | uint32(e.TTL.Value),
+		Mask:  e.Label.Mask<<12 | uint32(e.TC.Mask)<<9 | uint32(e.Bottom.Mask)<<8 | uint32(e.TTL.Mask),
 	}
 }
 
@@ -234,7 +302,23 @@ func (p *headers) tweak(rng *rand.Rand) {
 		p.inner.tweak(rng)
 		return
 	}
-	switch rng.IntN(19) {
+	switch rng.IntN(26) {
+	case 19:
+		p.teid ^= 1 << rng.IntN(32)
+	case 20:
+		p.geneve.first ^= 1 << rng.IntN(8)
+	case 21:
+		p.gtpu.flags ^= 1 << rng.IntN(8)
+	case 22:
+		p.gtpu.exts = append(p.gtpu.exts, one[uint8](rng, 0, 1, 2))
+	case 23:
+		if len(p.stack) > 0 {
+			p.stack[rng.IntN(len(p.stack))] ^= 1 << rng.IntN(32)
+		}
+	case 24:
+		p.vtag ^= 1 << rng.IntN(32)
+	case 25:
+		p.op, p.otherARP = other.op, often(rng, 2)
 	case 16:
 		p.flags ^= 1 << rng.IntN(8)
 	case 17:
@@ -273,6 +357,7 @@ func (p *headers) tweak(rng *rand.Rand) {
 		p.gre.flags ^= one[uint16](rng, 0x8000, 0x4000, 0x2000, 0x1000, 1)
 	case 15:
 		p.etherType, p.gre.typ = other.etherType, one[uint16](rng, 0x0800, 0x86dd, 0x6558, 0x8847)
+		p.geneve.typ = p.gre.typ
 	}
 }
 
