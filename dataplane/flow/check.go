@@ -102,7 +102,7 @@ func (f *field) check(ref any) (cause, fix string) {
 		return f.checkNumber(uint32(p.Value), uint32(p.Mask))
 	case *Masked[TCPFlags]:
 		return f.checkFlags(*p)
-	case part:
+	case *dscp, *ecn:
 		return "", "" // the whole field is checked
 	}
 	value, mask, _ := number(ref)

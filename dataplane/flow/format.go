@@ -77,7 +77,8 @@ func (f *field) looks(ref any) bool {
 		return p.Last != 0 || p.Mask != 0
 	case *Fragment:
 		return *p != FragmentAny
-	case part:
+	}
+	if p, is := partOf(ref); is {
 		return p.exact()
 	}
 	_, mask, _ := number(ref)

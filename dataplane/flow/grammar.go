@@ -19,7 +19,7 @@ type field struct {
 	bits int  // width of the header field
 	hex  bool // written in hexadecimal
 	// ref returns a pointer to the field: *Masked[uint8|uint16|uint32|TCPFlags], *MAC, *Addr4, *Addr6, *Port or
-	// *Fragment, or a part. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
+	// *Fragment, or *dscp or *ecn. i is the index into VLAN, and 0 for other clauses. The match must have the clause.
 	ref func(m *Match, i int) any
 }
 
@@ -52,8 +52,8 @@ var clauses = []clause{
 		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
 		{"proto", 8, false, func(m *Match, _ int) any { return &m.IPv4.Proto }},
 		{"tos", 8, true, func(m *Match, _ int) any { return &m.IPv4.TOS }},
-		{"dscp", 6, false, func(m *Match, _ int) any { return part{&m.IPv4.TOS, 2, 6} }},
-		{"ecn", 2, false, func(m *Match, _ int) any { return part{&m.IPv4.TOS, 0, 2} }},
+		{"dscp", 6, false, func(m *Match, _ int) any { return (*dscp)(&m.IPv4.TOS) }},
+		{"ecn", 2, false, func(m *Match, _ int) any { return (*ecn)(&m.IPv4.TOS) }},
 		{"ttl", 8, false, func(m *Match, _ int) any { return &m.IPv4.TTL }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv4.Fragment }},
 	}},
@@ -63,8 +63,8 @@ var clauses = []clause{
 		{"label", 20, true, func(m *Match, _ int) any { return &m.IPv6.FlowLabel }},
 		{"nexthdr", 8, false, func(m *Match, _ int) any { return &m.IPv6.NextHeader }},
 		{"tclass", 8, true, func(m *Match, _ int) any { return &m.IPv6.TrafficClass }},
-		{"dscp", 6, false, func(m *Match, _ int) any { return part{&m.IPv6.TrafficClass, 2, 6} }},
-		{"ecn", 2, false, func(m *Match, _ int) any { return part{&m.IPv6.TrafficClass, 0, 2} }},
+		{"dscp", 6, false, func(m *Match, _ int) any { return (*dscp)(&m.IPv6.TrafficClass) }},
+		{"ecn", 2, false, func(m *Match, _ int) any { return (*ecn)(&m.IPv6.TrafficClass) }},
 		{"hoplimit", 8, false, func(m *Match, _ int) any { return &m.IPv6.HopLimit }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv6.Fragment }},
 	}},
@@ -191,6 +191,23 @@ type part struct {
 	shift, bits int
 }
 
+// dscp and ecn are the type of service, of which the field is a part.
+type (
+	dscp Masked[uint8]
+	ecn  Masked[uint8]
+)
+
+// partOf returns the part that a field is. ok is false for other fields.
+func partOf(ref any) (p part, ok bool) {
+	switch r := ref.(type) {
+	case *dscp:
+		return part{(*Masked[uint8])(r), 2, 6}, true
+	case *ecn:
+		return part{(*Masked[uint8])(r), 0, 2}, true
+	}
+	return part{}, false
+}
+
 // exact reports whether the match asks for all bits of the part, and for no others of the field.
 func (p part) exact() bool { return uint32(p.of.Mask) == ones(p.bits)<<p.shift }
 
@@ -216,7 +233,8 @@ func number(ref any) (value, mask uint32, ok bool) {
 		return uint32(p.Value), uint32(p.Mask), true
 	case *Masked[uint32]:
 		return p.Value, p.Mask, true
-	case part:
+	}
+	if p, is := partOf(ref); is {
 		return uint32(p.of.Value) >> p.shift & ones(p.bits), uint32(p.of.Mask) >> p.shift & ones(p.bits), true
 	}
 	return 0, 0, false
@@ -233,7 +251,8 @@ func setNumber(ref any, value, mask uint32) {
 		p.Value, p.Mask = uint16(value), uint16(mask)
 	case *Masked[uint32]:
 		p.Value, p.Mask = value, mask
-	case part:
+	}
+	if p, is := partOf(ref); is {
 		others := ^uint8(ones(p.bits) << p.shift)
 		p.of.Value = p.of.Value&others | uint8(value<<p.shift)
 		p.of.Mask = p.of.Mask&others | uint8(mask<<p.shift)

@@ -100,8 +100,8 @@ func copyField(to, from any) {
 		*to.(*Port) = *p
 	case *Fragment:
 		*to.(*Fragment) = *p
-	case part:
-		value, mask, _ := number(p)
+	case *dscp, *ecn:
+		value, mask, _ := number(from)
 		setNumber(to, value, mask)
 	}
 }

@@ -75,7 +75,7 @@ func (f *field) parse(ref any, text string) error {
 	if err != nil {
 		return err
 	}
-	if _, isPart := ref.(part); isPart { // check sees the whole field, and so could not name the part
+	if _, isPart := partOf(ref); isPart { // check sees the whole field, and so could not name the part
 		if cause, fix := f.checkNumber(value, mask); cause != "" {
 			return &valueError{cause, fix}
 		}
