@@ -28,8 +28,8 @@ func candidates(word flow.Backend) []string {
 
 // openBackends opens the backends that the configuration and its flows name, in the order in which flows are offered to
 // them. A backend that only "auto" asks for may be missing, as long as another one is open; absent says why it is
-// missing. A hardware backend without a device is among open, too.
-func openBackends(ctx context.Context, cfg dataplane.Config, host hosted.Host, log *slog.Logger, g *trial.Guard) (open []backend.Backend, absent map[string]error, err error) {
+// missing. A hardware backend without a device is among open, too. opts has a logger.
+func openBackends(ctx context.Context, cfg dataplane.Config, host hosted.Host, opts Options, g *trial.Guard) (open []backend.Backend, absent map[string]error, err error) {
 	defer func() {
 		if err != nil {
 			for _, b := range open {
@@ -71,7 +71,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, host hosted.Host, l
 		if !asked[name] {
 			continue
 		}
-		b, err := openBackend(ctx, name, cfg, host, log, g)
+		b, err := openBackend(ctx, name, cfg, host, opts, g)
 		if err == nil {
 			open = append(open, b)
 			err = absentDevice(b)
@@ -86,7 +86,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, host hosted.Host, l
 			if errors.Is(err, backend.ErrNoDevice) {
 				level = slog.LevelDebug // as on most hosts
 			}
-			log.Log(ctx, level, "backend not opened", "backend", name, "reason", err)
+			opts.Logger.Log(ctx, level, "backend not opened", "backend", name, "reason", err)
 			absent[name] = err
 			reasons = append(reasons, err)
 		}
@@ -119,18 +119,20 @@ func nothingCounts(reasons []error) error {
 var errNoInterface = errors.New("the instance was started without an interface to count on")
 
 // openBackend opens a backend by its name in the configuration.
-func openBackend(ctx context.Context, name string, cfg dataplane.Config, host hosted.Host, log *slog.Logger, g *trial.Guard) (backend.Backend, error) {
+func openBackend(ctx context.Context, name string, cfg dataplane.Config, host hosted.Host, opts Options, g *trial.Guard) (backend.Backend, error) {
 	switch name {
 	case "sim":
 		return sim.New(nil), nil
 	case "xdp":
-		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Degraded: cfg.Start == dataplane.StartDegraded, Config: cfg.XDP, Flows: cfg.Flows, Restart: host.Restart, Logger: log})
+		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Degraded: cfg.Start == dataplane.StartDegraded, Config: cfg.XDP, Flows: cfg.Flows, Restart: host.Restart, Logger: opts.Logger})
 		if err != nil {
 			return nil, err
 		}
 		return b, nil
 	case "rdma":
-		b, err := rdma.New(ctx, rdmaOptions(cfg, log, g))
+		o := rdmaOptions(cfg, opts.Logger, g)
+		o.Switchdev = opts.Switchdev
+		b, err := rdma.New(ctx, o)
 		if err != nil {
 			return nil, err
 		}

@@ -34,6 +34,10 @@ type Options struct {
 	// Trial starts a process that tests RDMA devices before this process uses them. It is SelfTrial if the main function
 	// of this program calls TrialMain. The zero value means SelfTrial in a plugin, and no test elsewhere.
 	Trial TrialCommand
+	// Switchdev names an RDMA device that this instance may use although its NIC is in switchdev mode. Only flowtally
+	// selftest sets it, to find out what the device counts there: a configuration has no such key, and a plugin never
+	// sets it.
+	Switchdev string
 }
 
 // Engine counts flows and publishes them. It satisfies dataplane.Service.
@@ -106,6 +110,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	opts.Logger = e.log
 	e.given = e.cfg.Interfaces
 	e.ctl = control.New(e.commit, inject.ClosedFrom(ctx))
 	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal), pending: e.pending}
@@ -138,7 +143,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	}
 	var absent map[string]error // by backend: why it has nothing to count with
 	if e.backends = given; given == nil {
-		if e.backends, absent, err = openBackends(ctx, e.cfg, host, e.log, e.guard); err != nil {
+		if e.backends, absent, err = openBackends(ctx, e.cfg, host, opts, e.guard); err != nil {
 			return nil, err
 		}
 	}

@@ -105,3 +105,7 @@ func SuggestQueuePair(rdma dataplane.RDMAConfig, device string, command trial.Co
 	}
 	return *reply.QueuePair, true
 }
+
+// Switchdev returns how an interface belongs to a NIC in switchdev mode, where no configuration lets an instance use its
+// RDMA device, or "". It looks in the network namespace of the calling thread.
+func Switchdev(netdev string) (string, error) { return rdma.Switchdev(netdev) }

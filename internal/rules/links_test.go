@@ -15,6 +15,7 @@ var listing = map[string]string{
 	"cmd/internal/cli/interfaces.go interfaceNames":    "once in a command",
 	"cmd/internal/cli/doctor.go present":               "once in a command",
 	"cmd/internal/cli/interfaces.go hintInterface":     "once in a command",
+	"cmd/internal/selftest/function_linux.go function": "once in a command",
 	"cmd/internal/selftest/run_linux.go testInterface": "once in a command",
 	"dataplane/engine/backend/patterns.go Interfaces":  "once in a control call",
 	"dataplane/engine/probe.go up":                     "once in a probe",

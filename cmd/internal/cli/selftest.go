@@ -27,6 +27,7 @@ type selftestCmd struct {
 	Wait       time.Duration `help:"With --receive: how long the first frame may take." default:"1m" placeholder:"DURATION"`
 	Mode       string        `help:"Where the XDP program of the test runs: ${enum}." enum:"auto,native,generic" default:"auto"`
 	RDMADevice string        `name:"rdma-device" help:"Also test this RDMA device, with two queue pairs." placeholder:"NAME"`
+	Function   string        `help:"In switchdev mode: another interface of the NIC on this host, of a virtual function. It sends frames that must count where the host receives them, and nowhere else." complete:"interfaces" placeholder:"NAME"`
 	GIDIndex   *int          `name:"gid-index" help:"The row of the GID table that is the queue pairs' own address. Without it the device is asked." placeholder:"N"`
 	Config     string        `short:"c" help:"Take the section rdma of this configuration file: the libraries." placeholder:"FILE"`
 	DryRun     bool          `help:"Print the actions of the test, and do nothing."`
@@ -37,6 +38,8 @@ type selftestCmd struct {
 // Help is shown by selftest --help.
 func (*selftestCmd) Help() string {
 	return `Sends packets, and compares them with the counts of flows that exist for the test alone. It first says every action on the host, and asks. Egress: frames of the experimental EtherType 0x88b5, without and with a tag. Ingress: echo replies of a neighbor that --peer names, or the frames of selftest --send on another host. RDMA: messages between two queue pairs of one device. The byte basis of each source is measured. A part that was not tested says so, with the reason.
+
+On an interface of a NIC in switchdev mode, --rdma-device NAME counts by the device that every other command refuses there, for this test alone, and the result says whether it may be allowed.
 
 Where the running instance counts on the interface, the test adds flows to it, and removes them at the end; elsewhere a temporary instance counts. Needs root. Exit code 1 when a count differs or no part was tested, 3 when a part was not tested (with --strict).
 
@@ -99,6 +102,11 @@ func (c *selftestCmd) Run(env *Env) error {
 
 // options returns the options given by the flags, without those of --config.
 func (c *selftestCmd) options(env *Env) selftest.Options {
+	lifted := "" // the device that may count in switchdev mode
+	how := c.switchdev()
+	if how != "" {
+		lifted = c.RDMADevice
+	}
 	return selftest.Options{
 		Interface: c.Interface,
 		Peer:      c.Peer.Unmap(),
@@ -109,11 +117,13 @@ func (c *selftestCmd) options(env *Env) selftest.Options {
 		Mode:      dataplane.Mode(c.Mode),
 		Device:    c.RDMADevice,
 		GIDIndex:  c.GIDIndex,
+		Switchdev: how,
+		Function:  c.Function,
 		Suggest: func(rdma dataplane.RDMAConfig, device string) (dataplane.QueuePair, bool) {
 			return engine.SuggestQueuePair(rdma, device, engine.SelfTrial())
 		},
 		Start: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
-			e, err := engine.New(ctx, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
+			e, err := engine.New(ctx, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial(), Switchdev: lifted})
 			if err != nil {
 				return nil, err // never a nil *Engine in a Service
 			}
@@ -129,6 +139,19 @@ func (c *selftestCmd) options(env *Env) selftest.Options {
 			fmt.Fprintf(env.Stderr, "counting on %s (%s): now, on the other host: flowtally selftest --interface NAME --peer ADDRESS-OF-THIS-HOST --send\n", c.Interface, mac)
 		},
 	}
+}
+
+// switchdev returns how the interface belongs to a NIC in switchdev mode, if the user has asked for a device by its name. If
+// the mode cannot be read, the instance of the test refuses the device with the reason, and XDP counts.
+func (c *selftestCmd) switchdev() string {
+	if c.RDMADevice == "" || c.Interface == "" {
+		return ""
+	}
+	how, err := engine.Switchdev(c.Interface)
+	if err != nil {
+		return ""
+	}
+	return how
 }
 
 // agreed reports whether the user answers yes.

@@ -40,7 +40,7 @@ const (
 
 // echo sends echo requests and compares the replies with a flow.
 func (r *run) echo(ctx context.Context) error {
-	p := Part{Name: "ingress echo", Received: new(uint64)}
+	p := Part{Name: "ingress echo", Received: new(uint64), untagged: true}
 	e := r.echoOfPeer()
 
 	// Open the socket before adding the flow, so that it receives every reply that the flow counts.
@@ -75,6 +75,7 @@ type echoKind struct {
 	request byte       // ICMP type
 	reply   byte       // ICMP type
 	head    int        // bytes of a reply before its ICMP message
+	any     bool       // match any type: a device does not tell all types apart
 	match   flow.Match // of the replies
 }
 
@@ -88,7 +89,11 @@ func (r *run) echoOfPeer() echoKind {
 		whole := [16]byte(bytes.Repeat([]byte{255}, 16))
 		e.match.IPv6 = &flow.IPv6{Src: flow.Addr6{Addr: r.Peer.As16(), Mask: whole}}
 	}
-	e.match.ICMP = &flow.ICMP{Type: flow.Masked[uint8]{Value: e.reply, Mask: 0xff}}
+	if e.any = r.Switchdev != ""; e.any {
+		e.match.ICMP = &flow.ICMP{}
+	} else {
+		e.match.ICMP = &flow.ICMP{Type: flow.Masked[uint8]{Value: e.reply, Mask: 0xff}}
+	}
 
 	if len(r.ifi.HardwareAddr) != 6 { // its frames have no Ethernet header
 		e.head -= ethernetHead
@@ -130,7 +135,7 @@ const patience = 3 * time.Second
 const window = 8
 
 // ping sends the requests, a window at a time, and counts the replies. Another program may be pinging the peer, too. The
-// flow counts these replies as well, so ping adds them to those sent.
+// flow counts these replies as well, and with echoKind.any all messages, so ping adds them to those sent.
 func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) error {
 	id := uint16(rand.Uint32())
 	to := &net.IPAddr{IP: r.Peer.AsSlice(), Zone: r.zone()}
@@ -154,7 +159,7 @@ func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) e
 		if n == r.Count {
 			wait = patience
 		}
-		got, err := r.reply(ctx, c, b, id, e.reply, wait)
+		got, err := r.reply(ctx, c, b, id, e, wait)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && n == r.Count:
 			return nil
@@ -176,14 +181,14 @@ func (r *run) ping(ctx context.Context, c net.PacketConn, p *Part, e echoKind) e
 	}
 }
 
-// gotReply is an echo reply from the peer.
+// gotReply is an echo reply from the peer, or with echoKind.any another message.
 type gotReply struct {
 	own    bool // to a request of this test
 	length int  // of the ICMP message
 }
 
 // reply waits for an echo reply from the peer.
-func (r *run) reply(ctx context.Context, c net.PacketConn, b []byte, id uint16, reply byte, wait time.Duration) (gotReply, error) {
+func (r *run) reply(ctx context.Context, c net.PacketConn, b []byte, id uint16, e echoKind, wait time.Duration) (gotReply, error) {
 	until := time.Now().Add(wait)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -195,10 +200,10 @@ func (r *run) reply(ctx context.Context, c net.PacketConn, b []byte, id uint16, 
 			return gotReply{}, err
 		}
 		ip, ok := from.(*net.IPAddr)
-		if !ok || !ip.IP.Equal(r.Peer.AsSlice()) || n < 8 || b[0] != reply {
+		if !ok || !ip.IP.Equal(r.Peer.AsSlice()) || n < 8 || b[0] != e.reply && !e.any {
 			continue
 		}
-		return gotReply{own: binary.BigEndian.Uint16(b[4:]) == id, length: n}, nil
+		return gotReply{own: b[0] == e.reply && binary.BigEndian.Uint16(b[4:]) == id, length: n}, nil
 	}
 }
 

@@ -25,19 +25,29 @@ const headLen = len(magic) + 8 + 4 + 4
 // sizeOf returns the size of frame n without a tag. The sizes differ, so that a wrong byte basis shows.
 func sizeOf(n int) int { return 60 + n%8*136 }
 
-// frameOf returns the frame n of total.
-func frameOf(dst, src net.HardwareAddr, tagged bool, run uint64, n, total int) []byte {
-	b := append(append([]byte(nil), dst...), src...)
+// batch describes the frames that one part sends.
+type batch struct {
+	from      *net.Interface
+	to        net.HardwareAddr
+	etherType uint16
+	tagged    bool
+	number    uint64 // of the run
+	total     int
+}
+
+// frame returns the frame n of the batch.
+func (t *batch) frame(n int) []byte {
+	b := append(append([]byte(nil), t.to...), t.from.HardwareAddr...)
 	size := sizeOf(n)
-	if tagged {
+	if t.tagged {
 		b = append(b, 0x81, 0, 0, 0)
 		size += tagLen
 	}
-	b = binary.BigEndian.AppendUint16(b, EtherType)
+	b = binary.BigEndian.AppendUint16(b, t.etherType)
 	b = append(b, magic...)
-	b = binary.BigEndian.AppendUint64(b, run)
+	b = binary.BigEndian.AppendUint64(b, t.number)
 	b = binary.BigEndian.AppendUint32(b, uint32(n))
-	b = binary.BigEndian.AppendUint32(b, uint32(total))
+	b = binary.BigEndian.AppendUint32(b, uint32(t.total))
 	return append(b, make([]byte, size-len(b))...)
 }
 
@@ -72,7 +82,8 @@ func (r *run) egressPart(ctx context.Context, f flow.Flow, to net.HardwareAddr, 
 		r.rep.add(notTested(f.Name, err.Error()))
 		return nil
 	}
-	if err := r.sendFrames(ctx, &p, to, tagged); err != nil {
+	frames := batch{from: r.ifi, to: to, etherType: EtherType, tagged: tagged, number: rand.Uint64(), total: r.Count}
+	if err := p.send(ctx, frames); err != nil {
 		return err
 	}
 	if err := r.count(ctx, &p, f.Name); err != nil {
@@ -83,28 +94,26 @@ func (r *run) egressPart(ctx context.Context, f flow.Flow, to net.HardwareAddr, 
 	return nil
 }
 
-// sendFrames sends the frames of a part through the queueing discipline, because TCX does not see a frame that bypasses
-// it.
-func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagged bool) error {
-	fd, err := packetSocket(r.ifi.Index, 0)
+// send sends the frames of a part through the queueing discipline, because TCX does not see a frame that bypasses it.
+func (p *Part) send(ctx context.Context, frames batch) error {
+	fd, err := packetSocket(frames.from.Index, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
 
-	number := rand.Uint64()
-	for n := range r.Count {
-		b := frameOf(to, r.ifi.HardwareAddr, tagged, number, n, r.Count)
+	for n := range frames.total {
+		b := frames.frame(n)
 		switch err := send(ctx, fd, b); {
 		case errors.Is(err, unix.ENOBUFS): // dropped by a queue or a program after the egress hook
 			p.Dropped++
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return fmt.Errorf("sending on %s: %w", r.Interface, err)
+			return fmt.Errorf("sending on %s: %w", frames.from.Name, err)
 		}
 		p.Sent++
-		if tagged {
+		if frames.tagged {
 			p.tagged++
 		}
 		p.SentBytes += uint64(len(b))

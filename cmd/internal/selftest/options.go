@@ -15,8 +15,12 @@ import (
 // flowPrefix begins the name of each flow of a selftest.
 const flowPrefix = "selftest/"
 
-// EtherType of the frames: the first one that IEEE 802 reserves for local experiments.
-const EtherType = 0x88b5
+// EtherTypes of the frames: those that IEEE 802 reserves for local experiments.
+const (
+	EtherType = 0x88b5
+	// pastEtherType is that of the frames that a rule of the e-switch forwards past the host.
+	pastEtherType = 0x88b6
+)
 
 // Options of a selftest.
 type Options struct {
@@ -36,6 +40,10 @@ type Options struct {
 	RDMA     dataplane.RDMAConfig
 	Device   string // an RDMA device; "": none
 	GIDIndex *int   // nil: the row that Suggest returns
+	// Switchdev is how Interface belongs to a NIC in switchdev mode, as engine.Switchdev returns it. If it is not empty,
+	// Device counts on Interface, and the report has a verdict. Start must allow that by engine.Options.Switchdev.
+	Switchdev string
+	Function  string // another interface of this NIC, of a virtual function, which sends frames; "": none
 	// Suggest returns the type and the GID index of a device's queue pairs, or false if the device does not tell. Nil:
 	// type rc and row 0.
 	Suggest func(rdma dataplane.RDMAConfig, device string) (dataplane.QueuePair, bool)
@@ -67,6 +75,9 @@ func (o *Options) Validate() error {
 	if o.Send && !o.Peer.IsValid() {
 		errs = append(errs, errors.New("--send needs --peer ADDR, the other host's address on this link"))
 	}
+	if o.Function != "" && (o.Switchdev == "" || o.Function == o.Interface) {
+		errs = append(errs, errors.New("--function NAME is another interface of the NIC, and needs --rdma-device of this NIC and --interface NAME in switchdev mode"))
+	}
 	if o.Count < 0 || o.Count > 1_000_000 {
 		errs = append(errs, fmt.Errorf("--count %d: 1 to 1000000", o.Count))
 	}
@@ -77,8 +88,7 @@ func (o *Options) Validate() error {
 func (o Options) Plan() (plan []string) {
 	o.defaults()
 	if o.Interface != "" {
-		plan = append(plan, fmt.Sprintf("%s: attach the counting programs, XDP (%s) and TCX egress, until the test ends; some drivers restart their queues for XDP, and lose packets meanwhile. Where the running instance counts on %s, add flows to it instead: the packets of the test count there, and not on its other flows",
-			o.Interface, o.Mode, o.Interface))
+		plan = append(plan, o.planCounting())
 		to := "to its own address, which a switch does not forward"
 		if o.Send {
 			to = fmt.Sprintf("to %s", o.Peer)
@@ -91,8 +101,19 @@ func (o Options) Plan() (plan []string) {
 	if o.Receive {
 		plan = append(plan, fmt.Sprintf("%s: wait up to %s for the frames of a selftest --send on another host", o.Interface, o.Wait))
 	}
+	if o.Function != "" {
+		plan = append(plan, fmt.Sprintf("%s: send %d frames of EtherType %#04x and %d of EtherType %#04x to its own address", o.Function, o.Count, EtherType, o.Count, pastEtherType))
+	}
 	if o.Device != "" {
 		plan = append(plan, fmt.Sprintf("%s: make two queue pairs, connect them with one another, and send %d messages between them", o.Device, o.Count))
 	}
 	return plan
+}
+
+// planCounting returns what counts on the interface.
+func (o *Options) planCounting() string {
+	if o.Switchdev != "" {
+		return fmt.Sprintf("%s: %s, where no instance counts by %s. Count by it until the test ends, only the packets of the test, which the kernel gets as before. No program is attached", o.Interface, o.Switchdev, o.Device)
+	}
+	return fmt.Sprintf("%s: attach the counting programs, XDP (%s) and TCX egress, until the test ends; some drivers restart their queues for XDP, and lose packets meanwhile. Where the running instance counts on %s, add flows to it instead: the packets of the test count there, and not on its other flows", o.Interface, o.Mode, o.Interface)
 }

@@ -40,7 +40,8 @@ type Part struct {
 	// ByteBasis is the measured one: the difference between counted and sent bytes of each packet, and its meaning.
 	ByteBasis string `json:"byte_basis"`
 
-	tagged uint64 // counted frames that had a VLAN tag
+	tagged   uint64 // counted frames that had a VLAN tag
+	untagged bool   // no frame of the part ever has one
 }
 
 // Report is the result of a selftest.
@@ -54,6 +55,8 @@ type Report struct {
 	// ByteBasis is the word for rdma.byte_basis, measured on the frames that RDMA devices counted. It is "unknown" if the
 	// measurement fits no word, or fits another one for each direction, and empty if no device counted frames.
 	ByteBasis dataplane.ByteBasis `json:"byte_basis"`
+	// Switchdev is the verdict on counting in switchdev mode, and null on an interface of another NIC.
+	Switchdev *Switchdev `json:"switchdev"`
 }
 
 func (r *Report) add(p Part) {
@@ -72,13 +75,17 @@ func (r *Report) finish() {
 		r.Complete = r.Complete && p.Result != NotTested
 	}
 	r.ByteBasis = r.rdmaBasis()
+	if r.Switchdev != nil {
+		r.Switchdev.judge(r.Parts)
+	}
 }
 
-// rdmaParts returns the parts whose bytes RDMA devices counted, by direction: egress, ingress.
+// rdmaParts returns the parts with frames of both kinds, without and with a tag, whose bytes RDMA devices counted, by
+// direction: egress, ingress. Echo replies and the frames of a function have no tag, and do not tell the basis.
 func (r *Report) rdmaParts() map[string][]Part {
 	parts := make(map[string][]Part)
 	for _, p := range r.Parts {
-		if !strings.HasPrefix(p.Source, "rdma:") || p.SentBytes == 0 || p.Counted != p.Sent {
+		if !strings.HasPrefix(p.Source, "rdma:") || p.SentBytes == 0 || p.Counted != p.Sent || p.untagged {
 			continue
 		}
 		direction, _, _ := strings.Cut(strings.ReplaceAll(p.Name, "-", " "), " ")
@@ -243,6 +250,9 @@ func (r *Report) Print(w io.Writer) error {
 				text += fmt.Sprintf("It was measured on %s frames alone: the card may count the others in another way\n", direction)
 			}
 		}
+	}
+	if r.Switchdev != nil {
+		text += "\n" + r.Switchdev.text(r.Interface)
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -37,6 +37,9 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	}
 	defer unlock()
 	rep = &Report{Interface: o.Interface}
+	if o.Switchdev != "" {
+		rep.Switchdev = &Switchdev{Device: o.Device, Reason: o.Switchdev}
+	}
 	defer rep.finish()
 	if o.Interface == "" {
 		rep.add(notTested("egress", "--interface NAME names an interface"))
@@ -107,17 +110,24 @@ func (o Options) testInterface(ctx context.Context, rep *Report) (err error) {
 		return fmt.Errorf("interface %s: %w: %w", o.Interface, dataplane.ErrNotFound, err)
 	}
 	end, err := r.start(ctx)
+	if err != nil && o.Switchdev != "" && ctx.Err() == nil {
+		for _, name := range []string{"egress", "ingress", toHost, pastHost} {
+			rep.add(notTested(name, err.Error()))
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	return errors.Join(r.egress(ctx), r.ingress(ctx))
+	return errors.Join(r.egress(ctx), r.ingress(ctx), r.function(ctx))
 }
 
-// start sets r.svc to the running instance if it counts on the interface, or else starts a temporary one. Callers must
+// start sets r.svc to the running instance if it counts on the interface, or else starts a temporary one. A running
+// instance refuses a device in switchdev mode. Callers must
 // call end, which removes everything made by start and by the parts.
 func (r *run) start(ctx context.Context) (end func() error, err error) {
-	if r.useRunning(ctx) {
+	if r.Switchdev == "" && r.useRunning(ctx) {
 		return func() error { return r.leaveRunning(ctx) }, nil
 	}
 
@@ -126,6 +136,12 @@ func (r *run) start(ctx context.Context) (end func() error, err error) {
 		Instance:   r.Options.Instance,
 		Interfaces: []dataplane.Interface{{Name: r.Interface, Mode: r.Mode}},
 		RDMA:       r.RDMA,
+	}
+	if r.Switchdev != "" {
+		// The device alone: what it does not count stays uncounted, XDP is left to others, and no packet is taken away.
+		cfg.Backend = flow.RDMA
+		cfg.RDMA.Audit = false
+		cfg.RDMA.Steal = false
 	}
 	if r.svc, err = r.Start(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("starting the instance of the test: %w", err)

@@ -32,6 +32,9 @@ import (
 // killed.
 const waiting = "FLOWTALLY_SELFTEST_WAITS"
 
+// waitingDevice is the environment variable with the device that counts there, as in switchdev mode.
+const waitingDevice = "FLOWTALLY_SELFTEST_DEVICE"
+
 func TestMain(m *testing.M) {
 	if code, is := engine.TrialMain(); is {
 		os.Exit(code)
@@ -39,6 +42,9 @@ func TestMain(m *testing.M) {
 	if ifname := os.Getenv(waiting); ifname != "" {
 		o := options(ifname)
 		o.Receive, o.Wait = true, time.Hour
+		if o.Device = os.Getenv(waitingDevice); o.Device != "" {
+			o.Switchdev = "its NIC is in switchdev mode"
+		}
 		_, _ = Run(context.Background(), o)
 		os.Exit(1)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -42,6 +43,7 @@ type endpoint struct {
 	connectErr   error // why connecting failed and left the queue pair without a peer, or nil
 
 	// The device.
+	mostRequests int                // of a queue, as the device says
 	unanswered   int                // failed checks of the device in a row
 	cancelEvents context.CancelFunc // ends listen
 
@@ -169,6 +171,7 @@ func (e *endpoint) queryDevice() (err error) {
 	if err := e.setMessageSize(); err != nil {
 		return err
 	}
+	e.mostRequests = dev.MaxQPWR
 	if n := max(e.cfg.SendDepth, e.cfg.Receives); n > dev.MaxQPWR {
 		return fmt.Errorf("send_depth is %d and receives %d, and a queue of the device holds %d: lower them in the configuration: %w",
 			e.cfg.SendDepth, e.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
@@ -310,7 +313,7 @@ func (e *endpoint) createQueues() (err error) {
 	}
 	e.cq, err = e.ctx.CreateCQ(ibv.CQOptions{CQE: e.cfg.SendDepth + e.cfg.Receives + wcBatch})
 	if err != nil {
-		return err
+		return e.refusedDepth(err)
 	}
 	e.qp, err = e.pd.CreateQP(ibv.QPOptions{
 		Type:      qpType(e.cfg.Type),
@@ -325,9 +328,21 @@ func (e *endpoint) createQueues() (err error) {
 		},
 	})
 	if err != nil {
-		return e.refusedType(err)
+		return e.refusedDepth(e.refusedType(err))
 	}
 	return nil
+}
+
+// refusedDepth adds the next step to the error of a device that has no room for so long queues. Its limit max_qp_wr is that of
+// requests of 64 bytes, and libmlx5 reserves several times that for each request of a reliable connection.
+func (e *endpoint) refusedDepth(err error) error {
+	const ordinary = 256 // the default of both, which each device takes
+	small := max(e.cfg.SendDepth, e.cfg.Receives) <= ordinary
+	if small || !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOMEM) {
+		return err
+	}
+	return fmt.Errorf("send_depth is %d and receives %d, and the device has no queues of this length, although it names %d as its limit: halve them in the configuration: %w",
+		e.cfg.SendDepth, e.cfg.Receives, e.mostRequests, err)
 }
 
 // destroyQueues undoes createQueues. The order matters: readers leave the device's words first; then the queue

@@ -67,8 +67,10 @@ type Options struct {
 	// dataplane.DefaultPollPeriod; less than backend.ReadPeriodMin is ReadPeriodMin.
 	Period time.Duration
 	Guard  *trial.Guard // nil allows every device
-	Logger *slog.Logger
-	Host   Host // nil: the devices of libibverbs
+	// Switchdev names a device that may count although its NIC is in switchdev mode, as a selftest of the device does.
+	Switchdev string
+	Logger    *slog.Logger
+	Host      Host // nil: the devices of libibverbs
 }
 
 func (o Options) budget() Budget { return Budget{o.RDMA.CommandsPerSecond, o.Period} }
@@ -85,7 +87,7 @@ func New(ctx context.Context, o Options) (*Backend, error) {
 	if err := o.Guard.Library(); err != nil {
 		return nil, fmt.Errorf("backend rdma: %w", err)
 	}
-	hw, err := openIBV(o.RDMA, o.Logger, o.Guard)
+	hw, err := openIBV(o)
 	if err != nil {
 		if errors.Is(err, probe.ErrNotSupported) {
 			err = backend.NoDevice(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
@@ -15,19 +14,23 @@ import (
 
 // ibvHardware is the RDMA devices of libibverbs.
 type ibvHardware struct {
-	lib   *ibv.Library
-	guard *trial.Guard
-	steal bool
-	mlx5  string // of the configuration
-	log   *slog.Logger
+	lib       *ibv.Library
+	host      host
+	guard     *trial.Guard
+	steal     bool
+	switchdev string // as Options.Switchdev
+	mlx5      string // of the configuration
+	log       *slog.Logger
 }
 
-func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *trial.Guard) (*ibvHardware, error) {
-	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, Logger: log, Calls: g.Calls()})
+func openIBV(o Options) (*ibvHardware, error) {
+	lib, err := ibv.Load(ibv.Options{Library: o.RDMA.Library, MLX5: o.RDMA.MLX5, Logger: o.Logger, Calls: o.Guard.Calls()})
 	if err != nil {
 		return nil, err
 	}
-	return &ibvHardware{lib: lib, guard: g, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
+	return &ibvHardware{
+		lib: lib, host: thisHost, guard: o.Guard, steal: o.RDMA.Steal, switchdev: o.Switchdev, mlx5: o.RDMA.MLX5, log: o.Logger,
+	}, nil
 }
 
 // devices implements hardware.
@@ -45,7 +48,13 @@ func (h *ibvHardware) devices() ([]portInfo, error) {
 				name: d.Name, port: p.port, netdev: p.netdev, driver: driverOf(d.SysfsPath), shared: len(ports) > 1,
 			})
 		}
-		thisHost.placePorts(out[from:], d.SysfsPath)
+		h.host.placePorts(out[from:], d.SysfsPath)
+		if d.Name != h.switchdev {
+			continue
+		}
+		for i := range out[from:] {
+			out[from+i].refused = nil
+		}
 	}
 	return out, nil
 }

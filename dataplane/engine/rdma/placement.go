@@ -36,7 +36,7 @@ func (h host) placePorts(ports []portInfo, sysfs string) {
 		p := &ports[i]
 		h.placePort(p, sysfs)
 		for _, name := range append([]string{p.netdev}, p.slaves...) {
-			p.refused = cmp.Or(p.refused, h.switchdevReason(name))
+			p.refused = cmp.Or(p.refused, h.switchdevReason(p.name, name))
 		}
 	}
 }
@@ -96,31 +96,53 @@ func base(link string) string {
 // subfunction, of an embedded CPU's controller or of the host.
 var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+((vf|sf)[0-9]+)?$`)
 
-// switchdevReason returns why we must not count on an interface of a NIC in switchdev mode, or nil. We have to ask for the mode:
-// since Linux 5.10, mlx5 has a phys_switch_id on every function that manages an e-switch.
-func (h host) switchdevReason(name string) error {
+// Switchdev returns how an interface belongs to a NIC in switchdev mode, for example "it is a representor (phys_port_name
+// pf0vf3)", or "". A bond belongs to the NIC of its slaves. It looks in the network namespace of the calling thread.
+func Switchdev(netdev string) (string, error) {
+	for _, name := range append([]string{netdev}, slavesOf(thisHost.net, netdev)...) {
+		if how, err := thisHost.switchdev(name); how != "" || err != nil {
+			return how, err
+		}
+	}
+	return "", nil
+}
+
+// switchdev is Switchdev for an interface that is no bond. We have to ask for the mode: since Linux 5.10, mlx5 has a
+// phys_switch_id on every function that manages an e-switch.
+func (h host) switchdev(name string) (string, error) {
 	id := trimmed(filepath.Join(h.net, name, "phys_switch_id"))
 	if id == "" {
-		return nil
+		return "", nil
 	}
-	port := trimmed(filepath.Join(h.net, name, "phys_port_name"))
-	e := &probe.UnsupportedError{Feature: "counting in hardware", Object: name}
-	if representor.MatchString(port) {
-		e.Reason = fmt.Sprintf("it is a representor (phys_port_name %s): its packets pass the e-switch, and no test has shown which of them its flow tables count", port)
-		e.Fix = "count on the represented function, or by XDP (backend: xdp)"
-		return e
+	if port := trimmed(filepath.Join(h.net, name, "phys_port_name")); representor.MatchString(port) {
+		return fmt.Sprintf("it is a representor (phys_port_name %s)", port), nil
 	}
 	bus, function := functionOf(filepath.Join(h.net, name, "device"))
-	switch is, err := h.eswitch(bus, function); {
+	is, err := h.eswitch(bus, function)
+	switch {
 	case err != nil:
-		e.Reason = fmt.Sprintf("reading the e-switch's mode of %s/%s: %v; in switchdev mode packets that the e-switch forwards do not reach its flow tables", bus, function, err)
-		e.Fix = fmt.Sprintf("give the program CAP_NET_ADMIN, and compare: devlink dev eswitch show %s/%s", bus, function)
+		return "", fmt.Errorf("reading the e-switch's mode of %s/%s: %w", bus, function, err)
 	case is:
-		e.Reason = fmt.Sprintf("its NIC is in switchdev mode (phys_switch_id %s): packets that the e-switch forwards do not reach its flow tables, and no test has shown the others", id)
-		e.Fix = fmt.Sprintf("count by XDP (backend: xdp), or set the NIC to legacy mode: devlink dev eswitch set %s/%s mode legacy", bus, function)
-	default:
+		return fmt.Sprintf("its NIC is in switchdev mode (phys_switch_id %s)", id), nil
+	}
+	return "", nil
+}
+
+// switchdevReason returns why we must not count with a device on an interface of a NIC in switchdev mode, or nil.
+func (h host) switchdevReason(device, name string) error {
+	how, err := h.switchdev(name)
+	if how == "" && err == nil {
 		return nil
 	}
+	e := &probe.UnsupportedError{Feature: "counting in hardware", Object: name}
+	if err != nil {
+		bus, function := functionOf(filepath.Join(h.net, name, "device"))
+		e.Reason = fmt.Sprintf("%v; in switchdev mode packets that the e-switch forwards do not reach its flow tables", err)
+		e.Fix = fmt.Sprintf("give the program CAP_NET_ADMIN, and compare: devlink dev eswitch show %s/%s", bus, function)
+		return e
+	}
+	e.Reason = how + ": packets that the e-switch forwards do not reach its flow tables, and no test has shown which others they count"
+	e.Fix = fmt.Sprintf("count by XDP (backend: xdp), or test the device, so that we can allow it: flowtally selftest --interface %s --rdma-device %s", name, device)
 	return e
 }
 

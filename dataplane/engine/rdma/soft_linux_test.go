@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/soft"
+	"github.com/flowtally/flowtally/probe"
+	"github.com/flowtally/flowtally/shm"
 )
 
 func TestMain(m *testing.M) {
@@ -112,6 +115,57 @@ func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
 			}
 			if errs.Len() > 0 {
 				t.Errorf("it logs: %s", errs.String())
+			}
+		})
+	}
+}
+
+// In switchdev mode a device is refused, with a step to test it. The device that a selftest names is not, and no other one is
+// let in by it.
+func TestSwitchdevIsLiftedForTheNamedDeviceAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		port, named string
+		want        string // reason
+	}{
+		"uplink":                           {port: "p0", want: "its NIC is in switchdev mode (phys_switch_id e41d2d0003a1b2c4): "},
+		"representor":                      {port: "pf0vf3", want: "it is a representor (phys_port_name pf0vf3): "},
+		"uplink, another device is named":  {port: "p0", named: "mlx5_other", want: "switchdev mode"},
+		"uplink, the device is named":      {port: "p0", named: "this"},
+		"representor, the device is named": {port: "pf0vf3", named: "this"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSoftware(t)
+			netdev := s.Wire.Near.Name
+			tree := sysfs{t: t, root: t.TempDir(), switchdev: "0000:01:00.0"}
+			tree.function("0000:01:00.0", netdev, s.Device, netdev)
+			tree.file("net/"+netdev+"/phys_port_name", c.port)
+			tree.file("net/"+netdev+"/phys_switch_id", "e41d2d0003a1b2c4")
+			s.Env.Set(t.Setenv)
+			o := s.options()
+			if o.Switchdev = c.named; c.named == "this" {
+				o.Switchdev = s.Device
+			}
+			hw, err := openIBV(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hw.host = tree.host()
+			var b *Backend
+			err = s.Wire.Near.NS.Do(func() (err error) {
+				b, err = open(t.Context(), o, hw, shm.Now)
+				return err
+			})
+			if err == nil {
+				defer b.Close(false)
+			}
+			var unsupported *probe.UnsupportedError
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (!errors.As(err, &unsupported) || !strings.Contains(unsupported.Reason, c.want)):
+				t.Errorf("error %v, want %q", err, c.want)
+			case c.want != "":
+				lab.Step(t, unsupported.Fix, "flowtally selftest --interface "+netdev+" --rdma-device "+s.Device)
 			}
 		})
 	}

@@ -24,6 +24,8 @@ struct nic {
 	struct nic_rules rules[2]; /* by direction, 1 is egress */
 	struct nic_stats stats;
 	int gone;
+	int loses_sent; /* NIC_LOSES_SENT */
+	unsigned sent;  /* frames that left, while it loses some */
 	int stop; /* an eventfd; readable: the thread ends */
 	char name[32];
 	pthread_t thread;
@@ -58,6 +60,8 @@ static void look_at(struct nic *nic, const struct nic_frame *f)
 	unsigned full = f->full;
 	int cut;
 
+	if (nic->loses_sent && f->egress && nic->sent++ % 8 == 0)
+		return;
 	if (f->tag && f->held >= 12) {
 		packet.frame = tagged;
 		packet.len = restore_tag(f, tagged);
@@ -185,6 +189,19 @@ fail:
 		close(nic->stop);
 	pthread_mutex_destroy(&nic->lock);
 	free(nic);
+	return err;
+}
+
+int nic_misbehave(struct nic *nic, enum nic_fault fault)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&nic->lock);
+	if (fault == NIC_LOSES_SENT)
+		nic->loses_sent = 1;
+	else
+		err = nic_ring_every_port(&nic->ring);
+	pthread_mutex_unlock(&nic->lock);
 	return err;
 }
 

@@ -192,6 +192,13 @@ int nic_open(const char *ifname, struct nic **nic);
 /* nic_close ends the thread and removes every rule. No other call may use nic meanwhile. */
 void nic_close(struct nic *nic);
 
+/* nic_misbehave makes a nic count wrongly, for a test that has to find out. */
+enum nic_fault {
+	NIC_LOSES_SENT,       /* it leaves out every eighth frame that leaves by the netdev */
+	NIC_COUNTS_EVERY_PORT /* it counts the packets of every netdev of the network namespace */
+};
+int nic_misbehave(struct nic *nic, enum nic_fault fault);
+
 /* nic_rule_add: the rule counts the packets that the nic receives from here on. attr is copied. ENOSPC when the table
  * has no room for the match; EEXIST when a rule with the same match is there of which one drops and the other does not. */
 int nic_rule_add(struct nic *nic, const struct nic_rule_attr *attr, struct nic_rule **rule);

@@ -111,6 +111,7 @@ struct nic_frame {
 };
 
 int nic_ring_open(struct nic_ring *ring, const char *ifname);
+int nic_ring_every_port(struct nic_ring *ring);
 void nic_ring_close(struct nic_ring *ring);
 int nic_ring_peek(struct nic_ring *ring, struct nic_frame *frame);
 void nic_ring_release(struct nic_ring *ring);

@@ -84,6 +84,14 @@ fail:
 	return err;
 }
 
+/* nic_ring_every_port: from here on the ring has the frames of every netdev. The sender stays with its own. */
+int nic_ring_every_port(struct nic_ring *ring)
+{
+	struct sockaddr_ll address = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+
+	return bind(ring->fd, (struct sockaddr *)&address, sizeof address) ? errno : 0;
+}
+
 void nic_ring_close(struct nic_ring *ring)
 {
 	if (ring->base)
@@ -159,13 +167,13 @@ int nic_ring_account(struct nic_ring *ring)
 }
 
 /* nic_ring_gone: was the netdev removed, or moved to another namespace? The kernel unbinds
- * the socket then. A netdev that is only down is not gone. */
+ * the sockets then. A netdev that is only down is not gone. */
 int nic_ring_gone(const struct nic_ring *ring)
 {
 	struct sockaddr_ll address;
 	socklen_t size = sizeof address;
 
-	return getsockname(ring->fd, (struct sockaddr *)&address, &size) || address.sll_ifindex <= 0;
+	return getsockname(ring->sender, (struct sockaddr *)&address, &size) || address.sll_ifindex <= 0;
 }
 
 int nic_ring_address(const struct nic_ring *ring, uint8_t mac[6])
@@ -173,7 +181,7 @@ int nic_ring_address(const struct nic_ring *ring, uint8_t mac[6])
 	struct sockaddr_ll address;
 	socklen_t size = sizeof address;
 
-	if (getsockname(ring->fd, (struct sockaddr *)&address, &size))
+	if (getsockname(ring->sender, (struct sockaddr *)&address, &size))
 		return errno;
 	memcpy(mac, address.sll_addr, 6);
 	return 0;

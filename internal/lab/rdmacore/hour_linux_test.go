@@ -4,6 +4,7 @@ package rdmacore
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -80,6 +81,7 @@ func firstHour(t *testing.T, device, netdev string) {
 type host struct {
 	root *Root
 	env  []string
+	near *lab.Netns
 	do   chan func()
 	jobs []*job
 }
@@ -115,7 +117,7 @@ func newHost(t *testing.T, root *Root, device, netdev, without string) *host {
 	e := ibvtest.Env{Without: strings.Fields(without)} // has both devices, because the kernel in software knows a device by its number
 	var netdevs []string
 	for i, d := range Devices() {
-		e.Devices = append(e.Devices, ibvtest.Device{Name: d.Name, Netdev: "eth0"})
+		e.Devices = append(e.Devices, ibvtest.Device{Name: d.Name, Netdev: cmp.Or(netdev, "eth0")})
 		netdevs = append(netdevs, "")
 		if d.Name == device {
 			netdevs[i] = netdev
@@ -164,6 +166,7 @@ func newHost(t *testing.T, root *Root, device, netdev, without string) *host {
 func (h *host) enter(t *testing.T) {
 	t.Helper()
 	near, far := newNetns(t), newNetns(t)
+	h.near = near
 	pair, err := lab.NewPair(near, far, "eth0", "far0", lab.PairOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -147,7 +147,14 @@ struct uv_device *uv_devices_read(void)
 
 int uv_device_nic(struct uv_device *device, struct nic **nic)
 {
-	int err = device->nic ? 0 : nic_open(device->netdev, &device->nic);
+	int err = 0;
+	if (!device->nic) {
+		err = nic_open(device->netdev, &device->nic);
+		if (!err && uv_mutant("loses_sent"))
+			err = nic_misbehave(device->nic, NIC_LOSES_SENT);
+		if (!err && uv_mutant("counts_every_port"))
+			err = nic_misbehave(device->nic, NIC_COUNTS_EVERY_PORT);
+	}
 	*nic = device->nic;
 	return err;
 }

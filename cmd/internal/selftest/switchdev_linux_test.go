@@ -1,0 +1,269 @@
+package selftest
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/soft"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// eswitch is a NIC in switchdev mode, in software: an uplink, and a function whose frames arrive at a representor. A pair of
+// veths is the slow path between the two, and a program behind the function is the rule that forwards past the host.
+type eswitch struct {
+	nic      *soft.NIC
+	uplink   *lab.End
+	rep      *lab.End
+	function *lab.End
+}
+
+// newESwitch makes the NIC. The device counts on the uplink, or on the representor.
+func newESwitch(t *testing.T, onRep bool, mutant string) *eswitch {
+	t.Helper()
+	need.Root(t)
+	need.BPF(t)
+	need.TCX(t)
+	nic := soft.NewNIC(t, &uverbs)
+	near := nic.Wire.Near
+	for end, addr := range map[*lab.End]string{near: "192.0.2.1/24", nic.Wire.Far: "192.0.2.2/24"} {
+		if err := end.AddAddr(netip.MustParsePrefix(addr)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := lab.NewPair(near.NS, near.NS, lab.Unique("rep"), lab.Unique("vf"), lab.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pair.Close() })
+	if onRep {
+		nic.Env.Devices[0].Netdev = pair.A.Name
+	}
+	nic.Env.Mutant = mutant
+	nic.Env.Set(t.Setenv)
+	return &eswitch{nic, near, pair.A, pair.B}
+}
+
+// forward drops the frames behind the function that a rule of the e-switch would forward past the host.
+func (e *eswitch) forward(t *testing.T) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R1, 16, asm.Word), // protocol of struct __sk_buff
+		asm.Mov.Imm(asm.R0, -1),                   // TCX_NEXT
+		asm.JNE.Imm(asm.R1, int32(htons(pastEtherType)), "out"),
+		asm.Mov.Imm(asm.R0, 2), // TCX_DROP
+		asm.Return().WithSymbol("out"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	err = e.function.NS.Do(func() error {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: e.function.Index, Program: p, Attach: ebpf.AttachTCXEgress})
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// options of a selftest on the interface that the device counts on.
+func (e *eswitch) options() Options {
+	o := options(e.nic.Env.Devices[0].Netdev)
+	o.RDMA = e.nic.Config.RDMA
+	o.Device = e.nic.Device
+	o.Switchdev = "its NIC is in switchdev mode"
+	o.Function = e.function.Name
+	if o.Interface == e.uplink.Name {
+		o.Peer = far4
+	}
+	return o
+}
+
+// Each criterion is judged by what the device counts, and the verdict by the criteria. A NIC that counts wrongly fails in the
+// criterion that its fault is about.
+func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
+	const (
+		sent, received, to, past = sentByHost + ": ", receivedByHost + ": ", ofFunctionTo + ": ", ofFunctionPast + ": "
+	)
+	for name, c := range map[string]struct {
+		onRep   bool
+		mutant  string
+		rule    bool // the e-switch forwards frames past the host
+		change  func(*Options)
+		verdict string
+		want    []string // criteria: verdict, counted frames of sent ones
+		because string
+	}{
+		"uplink": {
+			rule: true, verdict: Allowed,
+			want: []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "holds, 0 of 400"},
+		},
+		"representor": {
+			onRep: true, rule: true, verdict: Allowed,
+			want: []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 400 of 400", past + "holds, 0 of 400"},
+		},
+		"device that loses sent frames": {
+			rule: true, mutant: "loses_sent", verdict: NotAllowed,
+			want:    []string{sent + "fails, 700 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "holds, 0 of 400"},
+			because: `"sent by the host" fails: egress-tagged: -50 packets; egress: -50 packets`,
+		},
+		"device that counts what another port gets": {
+			rule: true, mutant: "counts_every_port", verdict: NotAllowed,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "fails, 800 of 400", past + "holds, 0 of 400"},
+			because: `"of a function, to the host" fails: function to host: 0 frames came in and 0 went out on `,
+		},
+		"no rule": {
+			verdict: NotDecided,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "not tested, 0 of 0"},
+			because: " ingress protocol 0x88b6 flower skip_sw action mirred egress redirect dev UPLINK",
+		},
+		"no function": {
+			change: func(o *Options) { o.Function = "" }, verdict: NotDecided,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
+			because: "--function NAME names an interface",
+		},
+		"function that is not there": {
+			change: func(o *Options) { o.Function = "none0" }, verdict: NotDecided,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
+			because: "interface none0: ",
+		},
+		"no neighbor": {
+			rule: true, change: func(o *Options) { o.Peer = netip.Addr{} }, verdict: NotDecided,
+			want:    []string{sent + "holds, 800 of 800", received + "not tested, 0 of 0", to + "holds, 0 of 400", past + "holds, 0 of 400"},
+			because: "--peer ADDR names a neighbor",
+		},
+		"device that is not there": {
+			rule: true, change: func(o *Options) { o.RDMA.MLX5 = "/nosuch/libmlx5.so.1"; o.RDMA.Library = "/nosuch/libibverbs.so.1" }, verdict: NotDecided,
+			want:    []string{sent + "not tested, 0 of 0", received + "not tested, 0 of 0", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
+			because: "/nosuch/libibverbs.so.1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newESwitch(t, c.onRep, c.mutant)
+			if c.rule {
+				e.forward(t)
+			}
+			o := e.options()
+			if c.change != nil {
+				c.change(&o)
+			}
+			rep := runOn(t, e.uplink, o)
+			s := rep.Switchdev
+			if s == nil || s.Verdict != c.verdict || !strings.Contains(s.Because, c.because) || (s.Because == "") != (c.verdict == Allowed) {
+				t.Fatalf("%+v, want verdict %q because of %q", s, c.verdict, c.because)
+			}
+			for i, got := range s.Criteria {
+				if text := got.Name + ": " + got.Verdict + ", " + number(got.Counted) + " of " + number(got.Sent); text != c.want[i] {
+					t.Errorf("%s (%s), want %s", text, got.Reason, c.want[i])
+				}
+			}
+			if rep.Exact == (c.verdict == NotAllowed) {
+				t.Errorf("exact %t: %+v", rep.Exact, rep.Parts)
+			}
+			var text strings.Builder
+			if err := rep.Print(&text); err != nil || !strings.Contains(text.String(), "\nSwitchdev: "+c.verdict+" by this result") {
+				t.Errorf("%v\n%s", err, text.String())
+			}
+			nothingLeft(t, e.uplink)
+			nothingLeft(t, e.rep)
+		})
+	}
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// Where the device could count received packets only by taking them from the kernel, the test leaves them, whatever the
+// configuration says. It attaches no program while it counts.
+func TestSwitchdevSelftestTakesNoPacketAndNoHook(t *testing.T) {
+	e := newESwitch(t, false, "")
+	e.nic.Env.Without = []string{"devx", "dont_trap"}
+	e.nic.Env.Set(t.Setenv)
+	o := e.options()
+	o.RDMA.Steal = true
+	o.RDMA.Audit = true
+	c := runOn(t, e.uplink, o).Switchdev.Criteria
+	if c[0].Verdict != Holds || c[1].Verdict != NotTested || !strings.Contains(c[1].Reason, "only by taking the packets away from the kernel") {
+		t.Errorf("%+v", c)
+	}
+
+	e.nic.Env.Without = nil
+	e.nic.Env.Set(t.Setenv)
+	o.Peer, o.Function, o.Receive, o.Wait = netip.Addr{}, "", true, 10*time.Millisecond
+	ready := false
+	o.Ready = func(net.HardwareAddr) {
+		ready = true
+		if n := programs(t, e.uplink); n != 0 {
+			t.Errorf("%d programs are attached while it counts", n)
+		}
+	}
+	if runOn(t, e.uplink, o); !ready {
+		t.Error("it did not count")
+	}
+	nothingLeft(t, e.uplink)
+}
+
+// The rules end with the process. The mirror stays until the next selftest.
+func TestKilledSwitchdevSelftestLeavesNothingOnTheInterface(t *testing.T) {
+	e := newESwitch(t, false, "")
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), waiting+"="+e.uplink.Name, waitingDevice+"="+e.nic.Device)
+	cmd.Stderr = os.Stderr
+	if err := e.uplink.NS.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	mirror := shm.DefaultPath("selftest")
+	lab.Eventually(t, "the killed selftest counts", func() bool {
+		m, err := shm.OpenReader(mirror)
+		if err != nil {
+			return false
+		}
+		defer m.Close()
+		_, err = load(m, flowPrefix+"received")
+		return err == nil
+	})
+	if err := errors.Join(cmd.Process.Kill(), ignoreExit(cmd.Wait())); err != nil {
+		t.Fatal(err)
+	}
+	if n := programs(t, e.uplink); n != 0 {
+		t.Errorf("%d programs are attached", n)
+	}
+	if _, err := os.Stat(mirror); err != nil {
+		t.Fatalf("the killed selftest has left no mirror: the test looks at nothing: %v", err)
+	}
+	e.forward(t)
+	if rep := runOn(t, e.uplink, e.options()); rep.Switchdev.Verdict != Allowed {
+		t.Errorf("%+v", rep.Switchdev)
+	}
+	nothingLeft(t, e.uplink)
+}
+
+// Without the verdict of a NIC in switchdev mode the flag has no meaning.
+func TestFunctionIsRefusedOutsideOfSwitchdevMode(t *testing.T) {
+	o := Options{Interface: "eth0", Device: "mlx5_0", Function: "eth0v0"}
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--function") {
+		t.Errorf("error %v", err)
+	}
+	o.Switchdev = "it is a representor"
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	if plan := strings.Join(o.Plan(), "\n"); !strings.Contains(plan, "eth0: it is a representor, where no instance counts by mlx5_0") || strings.Contains(plan, "XDP") {
+		t.Errorf("plan:\n%s", plan)
+	}
+}
