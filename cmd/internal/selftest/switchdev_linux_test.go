@@ -56,22 +56,28 @@ func newESwitch(t *testing.T, onRep bool, mutant string) *eswitch {
 	return &eswitch{nic, near, pair.A, pair.B}
 }
 
-// forward drops the frames behind the function that a rule of the e-switch would forward past the host.
-func (e *eswitch) forward(t *testing.T) {
+// forward drops the frames of an EtherType between the function and the representor, in place of a rule of the e-switch that
+// forwards them past the host.
+func (e *eswitch) forward(t *testing.T, etherType uint16) {
 	t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
-		asm.LoadMem(asm.R1, asm.R1, 16, asm.Word), // protocol of struct __sk_buff
-		asm.Mov.Imm(asm.R0, -1),                   // TCX_NEXT
-		asm.JNE.Imm(asm.R1, int32(htons(pastEtherType)), "out"),
-		asm.Mov.Imm(asm.R0, 2), // TCX_DROP
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // data of struct xdp_md
+		asm.LoadMem(asm.R3, asm.R1, 4, asm.Word), // data_end
+		asm.Mov.Imm(asm.R0, 2),                   // XDP_PASS
+		asm.Mov.Reg(asm.R4, asm.R2),
+		asm.Add.Imm(asm.R4, 14),
+		asm.JGT.Reg(asm.R4, asm.R3, "out"),
+		asm.LoadMem(asm.R1, asm.R2, 12, asm.Half),
+		asm.JNE.Imm(asm.R1, int32(htons(etherType)), "out"),
+		asm.Mov.Imm(asm.R0, 1), // XDP_DROP
 		asm.Return().WithSymbol("out"),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	err = e.function.NS.Do(func() error {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: e.function.Index, Program: p, Attach: ebpf.AttachTCXEgress})
+	err = e.rep.NS.Do(func() error {
+		l, err := link.AttachXDP(link.XDPOptions{Interface: e.rep.Index, Program: p, Flags: link.XDPGenericMode})
 		if err == nil {
 			t.Cleanup(func() { l.Close() })
 		}
@@ -104,34 +110,45 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		onRep   bool
 		mutant  string
-		rule    bool // the e-switch forwards frames past the host
+		rule    uint16 // EtherType of the frames that the e-switch forwards past the host; 0: none
+		drops   bool   // the host drops frames before they leave the function
 		change  func(*Options)
 		verdict string
 		want    []string // criteria: verdict, counted frames of sent ones
 		because string
 	}{
 		"uplink": {
-			rule: true, verdict: Allowed,
+			rule: pastEtherType, verdict: Allowed,
 			want: []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "holds, 0 of 400"},
 		},
 		"representor": {
-			onRep: true, rule: true, verdict: Allowed,
+			onRep: true, rule: pastEtherType, verdict: Allowed,
 			want: []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 400 of 400", past + "holds, 0 of 400"},
 		},
 		"device that loses sent frames": {
-			rule: true, mutant: "loses_sent", verdict: NotAllowed,
+			rule: pastEtherType, mutant: "loses_sent", verdict: NotAllowed,
 			want:    []string{sent + "fails, 700 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "holds, 0 of 400"},
 			because: `"sent by the host" fails: egress-tagged: -50 packets; egress: -50 packets`,
 		},
 		"device that counts what another port gets": {
-			rule: true, mutant: "counts_every_port", verdict: NotAllowed,
-			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "fails, 800 of 400", past + "holds, 0 of 400"},
+			rule: pastEtherType, mutant: "counts_every_port", verdict: NotAllowed,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "fails, 800 of 400", past + "fails, 400 of 400"},
 			because: `"of a function, to the host" fails: function to host: 0 frames came in and 0 went out on `,
 		},
 		"no rule": {
 			verdict: NotDecided,
 			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "not tested, 0 of 0"},
 			because: " ingress protocol 0x88b6 flower skip_sw action mirred egress redirect dev UPLINK",
+		},
+		"rule for all frames": {
+			rule: EtherType, verdict: NotDecided,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
+			because: "no frame has arrived at an interface of this host",
+		},
+		"frames that do not leave": {
+			rule: pastEtherType, drops: true, verdict: NotDecided,
+			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
+			because: "the kernel has dropped 50 of the frames before they left",
 		},
 		"no function": {
 			change: func(o *Options) { o.Function = "" }, verdict: NotDecided,
@@ -144,20 +161,23 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 			because: "interface none0: ",
 		},
 		"no neighbor": {
-			rule: true, change: func(o *Options) { o.Peer = netip.Addr{} }, verdict: NotDecided,
+			rule: pastEtherType, change: func(o *Options) { o.Peer = netip.Addr{} }, verdict: NotDecided,
 			want:    []string{sent + "holds, 800 of 800", received + "not tested, 0 of 0", to + "holds, 0 of 400", past + "holds, 0 of 400"},
 			because: "--peer ADDR names a neighbor",
 		},
 		"device that is not there": {
-			rule: true, change: func(o *Options) { o.RDMA.MLX5 = "/nosuch/libmlx5.so.1"; o.RDMA.Library = "/nosuch/libibverbs.so.1" }, verdict: NotDecided,
+			rule: pastEtherType, change: func(o *Options) { o.RDMA.MLX5 = "/nosuch/libmlx5.so.1"; o.RDMA.Library = "/nosuch/libibverbs.so.1" }, verdict: NotDecided,
 			want:    []string{sent + "not tested, 0 of 0", received + "not tested, 0 of 0", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
 			because: "/nosuch/libibverbs.so.1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newESwitch(t, c.onRep, c.mutant)
-			if c.rule {
-				e.forward(t)
+			if c.rule != 0 {
+				e.forward(t, c.rule)
+			}
+			if c.drops {
+				dropShortest(t, e.function)
 			}
 			o := e.options()
 			if c.change != nil {
@@ -181,7 +201,6 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 				t.Errorf("%v\n%s", err, text.String())
 			}
 			nothingLeft(t, e.uplink)
-			nothingLeft(t, e.rep)
 		})
 	}
 }
@@ -246,7 +265,7 @@ func TestKilledSwitchdevSelftestLeavesNothingOnTheInterface(t *testing.T) {
 	if _, err := os.Stat(mirror); err != nil {
 		t.Fatalf("the killed selftest has left no mirror: the test looks at nothing: %v", err)
 	}
-	e.forward(t)
+	e.forward(t, pastEtherType)
 	if rep := runOn(t, e.uplink, e.options()); rep.Switchdev.Verdict != Allowed {
 		t.Errorf("%+v", rep.Switchdev)
 	}

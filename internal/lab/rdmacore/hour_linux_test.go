@@ -180,7 +180,15 @@ func (h *host) enter(t *testing.T) {
 	ready, ended := make(chan error), make(chan error, 1)
 	go func() {
 		ended <- near.Do(func() error {
+			ns, err := os.Open("/proc/thread-self/ns/net")
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
 			return h.root.mounted(func() error {
+				if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil { // it has a thread of its own
+					return err
+				}
 				// The mirrors of this machine's instances are no part of the host.
 				shm := filepath.Join(h.root.Dir, "dev/shm")
 				ready <- unix.Mount("tmpfs", shm, "tmpfs", 0, "mode=1777")
