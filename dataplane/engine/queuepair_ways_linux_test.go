@@ -226,6 +226,7 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 		{"no port", func(q *dataplane.QueuePair) { q.Port = 2 }, "", "is 1: correct `port`"},
 		{"no GID", func(q *dataplane.QueuePair) { q.GIDIndex = 200 }, "", "gid_index is 200"},
 		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth is 32768"},
+		{"deeper than the device has room", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth is 32768 and receives 64, and the device, whose limit of 32768 is that of the shortest requests, has no such queues: set them to at most 8192 in the configuration: "},
 		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = dataplane.UD, 1<<20, nil }, "", "message_size is 1048576"},
 		{"", nil, "ALLOC_PD", "ibv_alloc_pd"}, {"", nil, "REG_MR", "ibv_reg_mr"}, {"", nil, "CQ_CREATE", "ibv_create_cq"},
 		{"", nil, "QP_CREATE", "ibv_create_qp"}, {"", nil, "MODIFY_QP", "ibv_modify_qp"}, {"", nil, "ibv_post_recv", "ibv_post_recv"},
@@ -252,6 +253,9 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 				t.Errorf("%v: want the queue pair and %q in it", err, c.says)
 			}
 			s.Env.Fail, cfg.QueuePairs[1] = nil, s.pairConfig(t, local...).QueuePairs[1]
+			if strings.Contains(err.Error(), "set them to at most 8192") {
+				cfg.QueuePairs[1].SendDepth = 8192
+			}
 			s.startPairs(t, cfg) // the mirror is free, and the device whole
 		})
 	}

@@ -334,15 +334,14 @@ func (e *endpoint) createQueues() (err error) {
 }
 
 // refusedDepth adds the next step to the error of a device that has no room for so long queues. Its limit max_qp_wr is that of
-// requests of 64 bytes, and libmlx5 reserves several times that for each request of a reliable connection.
+// requests of 64 bytes. libmlx5 reserves four times that for each request of a reliable connection.
 func (e *endpoint) refusedDepth(err error) error {
-	const ordinary = 256 // the default of both, which each device takes
-	small := max(e.cfg.SendDepth, e.cfg.Receives) <= ordinary
-	if small || !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOMEM) {
+	fits := e.mostRequests / 4
+	if max(e.cfg.SendDepth, e.cfg.Receives) <= fits || !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOMEM) {
 		return err
 	}
-	return fmt.Errorf("send_depth is %d and receives %d, and the device has no queues of this length, although it names %d as its limit: halve them in the configuration: %w",
-		e.cfg.SendDepth, e.cfg.Receives, e.mostRequests, err)
+	return fmt.Errorf("send_depth is %d and receives %d, and the device, whose limit of %d is that of the shortest requests, has no such queues: set them to at most %d in the configuration: %w",
+		e.cfg.SendDepth, e.cfg.Receives, e.mostRequests, fits, err)
 }
 
 // destroyQueues undoes createQueues. The order matters: readers leave the device's words first; then the queue
