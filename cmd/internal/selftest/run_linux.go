@@ -38,7 +38,7 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	defer unlock()
 	rep = &Report{Interface: o.Interface}
 	if o.Switchdev != "" {
-		rep.Switchdev = &Switchdev{Device: o.Device, Reason: o.Switchdev}
+		rep.Switchdev = &Switchdev{Device: o.Device, Reason: o.Switchdev, Function: o.Function}
 	}
 	defer rep.finish()
 	if o.Interface == "" {

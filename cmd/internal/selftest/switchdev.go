@@ -24,6 +24,7 @@ const (
 type Switchdev struct {
 	Device   string      `json:"device"` // RDMA device that counted
 	Reason   string      `json:"reason"` // why an instance does not count with it today
+	Function string      `json:"function"` // interface that sent the frames of a function, or ""
 	Criteria []Criterion `json:"criteria"`
 	Verdict  string      `json:"verdict"` // "allowed" if each criterion holds, "not allowed" if one fails, else "not decided"
 	Because  string      `json:"because"` // the criteria that fail or were not tested, with the reasons

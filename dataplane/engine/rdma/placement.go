@@ -98,9 +98,12 @@ var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+((vf|sf)[0-9]+)?$`)
 
 // Switchdev returns how an interface belongs to a NIC in switchdev mode, for example "it is a representor (phys_port_name
 // pf0vf3)", or "". A bond belongs to the NIC of its slaves. It looks in the network namespace of the calling thread.
-func Switchdev(netdev string) (string, error) {
-	for _, name := range append([]string{netdev}, slavesOf(thisHost.net, netdev)...) {
-		if how, err := thisHost.switchdev(name); how != "" || err != nil {
+func Switchdev(netdev string) (string, error) { return thisHost.switchdevWithSlaves(netdev) }
+
+// switchdevWithSlaves is Switchdev.
+func (h host) switchdevWithSlaves(netdev string) (string, error) {
+	for _, name := range append([]string{netdev}, slavesOf(h.net, netdev)...) {
+		if how, err := h.switchdev(name); how != "" || err != nil {
 			return how, err
 		}
 	}

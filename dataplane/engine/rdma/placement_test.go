@@ -153,6 +153,10 @@ func TestSwitchdevIsRefused(t *testing.T) {
 			if tt.id != "" {
 				s.file("net/eth0/phys_switch_id", tt.id)
 			}
+			how, howErr := s.host().switchdevWithSlaves(gid)
+			if known := tt.want != "" && tt.err == nil; known != (how != "") || howErr == nil && tt.want != "" && !strings.Contains(how, tt.want) {
+				t.Errorf("%s belongs to a NIC in switchdev mode: %q, %v; want %q", gid, how, howErr, tt.want)
+			}
 			err := s.port("mlx5_0").refused
 			var unsupported *probe.UnsupportedError
 			switch {
