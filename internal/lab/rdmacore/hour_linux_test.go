@@ -53,7 +53,7 @@ func firstHour(t *testing.T, device, netdev string) {
 		}
 		t.Run(strings.TrimSpace(c.suite+" "+c.without), func(t *testing.T) {
 			r := release(t, c.suite)
-			h := newHost(t, r.NewRoot(t), device, netdev, c.without)
+			h := newHost(t, r.NewRoot(t), device, netdev, ibvtest.Env{Without: strings.Fields(c.without)})
 			over := fmt.Sprintf("%d.%d", r.Major, r.Minor)
 			if c.without != "" {
 				over += ", without " + c.without
@@ -110,12 +110,12 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// newHost makes the host: the network of eth0 with a neighbor behind it, and namespaces that end with the test.
-func newHost(t *testing.T, root *Root, device, netdev, without string) *host {
+// newHost makes the host: the network of eth0 with a neighbor behind it, and namespaces that end with the test. e describes the
+// device, whose netdev is eth0 if it has no other.
+func newHost(t *testing.T, root *Root, device, netdev string, e ibvtest.Env) *host {
 	t.Helper()
 	bin := filepath.Dir(program(t))
-	e := ibvtest.Env{Without: strings.Fields(without)} // has both devices, because the kernel in software knows a device by its number
-	var netdevs []string
+	var netdevs []string // of both devices, because the kernel in software knows a device by its number
 	for i, d := range Devices() {
 		e.Devices = append(e.Devices, ibvtest.Device{Name: d.Name, Netdev: cmp.Or(netdev, "eth0")})
 		netdevs = append(netdevs, "")
