@@ -139,7 +139,7 @@ func (p *Part) judgeFunction(ifi *net.Interface, seen map[int]passed, counted pa
 		p.Reason = "no frame has arrived at an interface of this host: does a rule of the e-switch forward them, or is --function no function of this NIC?"
 	case p.Name == pastHost && len(at) > 0:
 		p.Result = NotTested
-		p.Reason = fmt.Sprintf("the frames have arrived at %s. Let the e-switch forward them, and test again: tc qdisc add dev %s clsact; tc filter add dev %s ingress protocol %#04x flower skip_sw action mirred egress redirect dev UPLINK",
+		p.Reason = fmt.Sprintf("the frames have arrived at %s. Let the e-switch forward them, and test again: tc qdisc add dev %s clsact; tc filter add dev %s ingress protocol %#04x pref 88 flower skip_sw action mirred egress redirect dev UPLINK",
 			strings.Join(at, ", "), at[0], at[0], pastEtherType)
 	case p.Name == toHost:
 		p.Reason = "arrived at " + strings.Join(at, ", ")

@@ -28,7 +28,8 @@ type Part struct {
 	// Rejected are the better backends that did not count, each with the reason: "rdma: …".
 	Rejected []string `json:"rejected"`
 	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host,
-	// if one listens, and Counted the flow's. A queue pair has operations in their place.
+	// if one listens, and Counted the flow's. A queue pair has operations in their place. Of the frames of a function
+	// Received are those that passed the interface in either direction, and Counted those of two flows.
 	Sent     uint64  `json:"sent"`
 	Received *uint64 `json:"received"`
 	Counted  uint64  `json:"counted"`

@@ -22,8 +22,8 @@ const (
 
 // Switchdev says whether the result of a selftest lets an instance count on an interface of a NIC in switchdev mode.
 type Switchdev struct {
-	Device   string      `json:"device"` // RDMA device that counted
-	Reason   string      `json:"reason"` // why an instance does not count with it today
+	Device   string      `json:"device"`   // RDMA device that counted
+	Reason   string      `json:"reason"`   // why an instance does not count with it today
 	Function string      `json:"function"` // interface that sent the frames of a function, or ""
 	Criteria []Criterion `json:"criteria"`
 	Verdict  string      `json:"verdict"` // "allowed" if each criterion holds, "not allowed" if one fails, else "not decided"

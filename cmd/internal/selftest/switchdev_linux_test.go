@@ -138,7 +138,7 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 		"no rule": {
 			verdict: NotDecided,
 			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "not tested, 0 of 0"},
-			because: " ingress protocol 0x88b6 flower skip_sw action mirred egress redirect dev UPLINK",
+			because: " ingress protocol 0x88b6 pref 88 flower skip_sw action mirred egress redirect dev UPLINK",
 		},
 		"rule for all frames": {
 			rule: EtherType, verdict: NotDecided,
