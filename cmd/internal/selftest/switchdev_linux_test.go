@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"net/netip"
@@ -15,8 +16,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/schema"
 	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -195,6 +198,14 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 			}
 			if rep.Exact == (c.verdict == NotAllowed) {
 				t.Errorf("exact %t: %+v", rep.Exact, rep.Parts)
+			}
+			var out bytes.Buffer
+			described, err := schema.Read("../../../docs/schema/selftest.json")
+			if err := errors.Join(err, format.JSON(&out, rep)); err != nil {
+				t.Fatal(err)
+			}
+			if err := schema.Validate(described, out.Bytes()); err != nil {
+				t.Error(err)
 			}
 			var text strings.Builder
 			if err := rep.Print(&text); err != nil || !strings.Contains(text.String(), "\nSwitchdev: "+c.verdict+" by this result") {
