@@ -51,7 +51,7 @@ func (r *run) echo(ctx context.Context) error {
 	defer c.Close()
 	f := flow.Flow{Name: "echo", Match: e.match}
 	if err := r.add(ctx, &p, f); err != nil {
-		r.rep.add(notTested(p.Name, err.Error()))
+		r.rep.add(notAdded(p.Name, err))
 		return nil
 	}
 	if err := r.ping(ctx, c, &p, e); err != nil {

@@ -79,7 +79,7 @@ func (r *run) egress(ctx context.Context) error {
 func (r *run) egressPart(ctx context.Context, f flow.Flow, to net.HardwareAddr, tagged bool) error {
 	p := Part{Name: f.Name}
 	if err := r.add(ctx, &p, f); err != nil {
-		r.rep.add(notTested(f.Name, err.Error()))
+		r.rep.add(notAdded(f.Name, err))
 		return nil
 	}
 	frames := batch{from: r.ifi, to: to, etherType: EtherType, tagged: tagged, number: rand.Uint64(), total: r.Count}
@@ -202,7 +202,7 @@ func (r *run) receive(ctx context.Context) error {
 	}
 	defer unix.Close(fd)
 	if err := r.add(ctx, &p, f); err != nil {
-		r.rep.add(notTested(p.Name, err.Error()))
+		r.rep.add(notAdded(p.Name, err))
 		return nil
 	}
 	if r.Ready != nil {

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -43,6 +44,7 @@ type Part struct {
 
 	tagged   uint64 // counted frames that had a VLAN tag
 	untagged bool   // no frame of the part ever has one
+	refused  bool   // what counts on the interface takes no such flow
 }
 
 // Report is the result of a selftest.
@@ -175,6 +177,13 @@ func (r *Report) Tested() bool {
 }
 
 func notTested(name, reason string) Part { return Part{Name: name, Result: NotTested, Reason: reason} }
+
+// notAdded is the part whose flow was not added.
+func notAdded(name string, err error) Part {
+	p := notTested(name, err.Error())
+	p.refused = errors.Is(err, dataplane.ErrUnplaced)
+	return p
+}
 
 // judge compares the counts of a part. Callers must have waited until no more packets can arrive.
 func (p *Part) judge() {

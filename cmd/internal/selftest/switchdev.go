@@ -11,6 +11,8 @@ import (
 const (
 	Holds = "holds"
 	Fails = "fails"
+	// LeftToXDP says that the device takes no flow of the criterion: an instance would count its frames by XDP.
+	LeftToXDP = "left to XDP"
 )
 
 // Verdicts of a selftest on a NIC in switchdev mode.
@@ -26,7 +28,7 @@ type Switchdev struct {
 	Reason   string      `json:"reason"`   // why an instance does not count with it today
 	Function string      `json:"function"` // interface that sent the frames of a function, or ""
 	Criteria []Criterion `json:"criteria"`
-	Verdict  string      `json:"verdict"` // "allowed" if each criterion holds, "not allowed" if one fails, else "not decided"
+	Verdict  string      `json:"verdict"` // "allowed" if each criterion holds or is left to XDP, "not allowed" if one fails, else "not decided"
 	Because  string      `json:"because"` // the criteria that fail or were not tested, with the reasons
 }
 
@@ -37,8 +39,8 @@ type Criterion struct {
 	Sent     uint64   `json:"sent"`     // frames
 	Received *uint64  `json:"received"` // frames that reached a socket of this host on the interface, if one listened
 	Counted  uint64   `json:"counted"`
-	Verdict  string   `json:"verdict"` // "holds", "fails" or "not tested"
-	Reason   string   `json:"reason"`  // of a failure, or for no test
+	Verdict  string   `json:"verdict"` // "holds", "fails", "left to XDP" or "not tested"
+	Reason   string   `json:"reason"`  // of another verdict than "holds"
 }
 
 // Names of the parts that send frames on another function of the NIC.
@@ -75,10 +77,13 @@ func (c *Criterion) judge(device string, parts []Part) {
 	c.Parts = []string{} // null in JSON is absent
 	c.Verdict = NotTested
 	c.Reason = "the test has ended before"
-	var untested, wrong []string
+	var untested, refused, wrong []string
 	for _, p := range parts {
 		switch {
 		case !c.tests(p):
+			continue
+		case p.Result == NotTested && p.refused:
+			refused = append(refused, p.Reason)
 			continue
 		case p.Result == NotTested:
 			untested = append(untested, p.Reason)
@@ -97,6 +102,8 @@ func (c *Criterion) judge(device string, parts []Part) {
 		c.Verdict, c.Reason = Fails, strings.Join(wrong, "; ")
 	case len(c.Parts) > 0:
 		c.Verdict, c.Reason = Holds, ""
+	case len(refused) > 0:
+		c.Verdict, c.Reason = LeftToXDP, refused[0]
 	case len(untested) > 0:
 		c.Reason = untested[0]
 	}
@@ -119,28 +126,45 @@ func (c *Criterion) add(p Part) {
 // judge fills in the criteria and the verdict.
 func (s *Switchdev) judge(parts []Part) {
 	s.Criteria = []Criterion{{Name: sentByHost}, {Name: receivedByHost}, {Name: ofFunctionTo}, {Name: ofFunctionPast}}
-	s.Verdict = Allowed
-	var because []string
 	for i := range s.Criteria {
-		c := &s.Criteria[i]
-		c.judge(s.Device, parts)
-		switch {
-		case c.Verdict == Fails:
-			s.Verdict = NotAllowed
-		case c.Verdict == NotTested && s.Verdict == Allowed:
-			s.Verdict = NotDecided
-		}
-		if c.Verdict != Holds {
-			because = append(because, fmt.Sprintf("%q %s: %s", c.Name, verb(c.Verdict), c.Reason))
-		}
+		s.Criteria[i].judge(s.Device, parts)
+	}
+	switch {
+	case len(s.with(Fails)) > 0:
+		s.Verdict = NotAllowed
+	case len(s.with(NotTested)) > 0:
+		s.Verdict = NotDecided
+	case s.Criteria[0].Verdict == LeftToXDP && s.Criteria[1].Verdict == LeftToXDP: // it has counted nothing
+		s.Verdict = NotDecided
+	default:
+		s.Verdict = Allowed
+		return
+	}
+
+	var because []string
+	for _, c := range append(append(s.with(Fails), s.with(NotTested)...), s.with(LeftToXDP)...) {
+		because = append(because, fmt.Sprintf("%q %s: %s", c.Name, predicate(c.Verdict), c.Reason))
 	}
 	s.Because = strings.Join(because, "; ")
 }
 
-// verb returns a verdict as the predicate of a sentence.
-func verb(verdict string) string {
-	if verdict == NotTested {
+// with returns the criteria with a verdict.
+func (s *Switchdev) with(verdict string) (list []Criterion) {
+	for _, c := range s.Criteria {
+		if c.Verdict == verdict {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// predicate returns the verdict on a criterion as the predicate of a sentence.
+func predicate(verdict string) string {
+	switch verdict {
+	case NotTested:
 		return "was not tested"
+	case LeftToXDP:
+		return "is left to XDP"
 	}
 	return verdict
 }
@@ -149,7 +173,7 @@ func verb(verdict string) string {
 func (s *Switchdev) text(ifname string) string {
 	t := format.Table{Heading: []string{"SWITCHDEV: FRAMES", ">SENT", ">RECEIVED", ">COUNTED", "VERDICT"}}
 	for _, c := range s.Criteria {
-		if c.Verdict == NotTested {
+		if len(c.Parts) == 0 {
 			t.Add(c.Name, "-", "-", "-", c.Verdict)
 			continue
 		}
@@ -167,6 +191,9 @@ func (s *Switchdev) text(ifname string) string {
 	switch s.Verdict {
 	case Allowed:
 		because = fmt.Sprintf("on %s, %s counts what the host sends and receives, and nothing else", ifname, s.Device)
+		for _, c := range s.with(LeftToXDP) {
+			because += fmt.Sprintf("; %q %s", c.Name, predicate(c.Verdict))
+		}
 	case NotAllowed:
 		means = fmt.Sprintf("%s counts wrongly on %s, and has to stay refused there", s.Device, ifname)
 	default:

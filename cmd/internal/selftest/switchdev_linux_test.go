@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/schema"
@@ -33,8 +34,8 @@ type eswitch struct {
 	function *lab.End
 }
 
-// newESwitch makes the NIC. The device counts on the uplink, or on the representor.
-func newESwitch(t *testing.T, onRep bool, mutant string) *eswitch {
+// newESwitch makes the NIC. The device counts on the uplink, or on the representor; with has its faults.
+func newESwitch(t *testing.T, onRep bool, with ibvtest.Env) *eswitch {
 	t.Helper()
 	need.Root(t)
 	need.BPF(t)
@@ -54,7 +55,8 @@ func newESwitch(t *testing.T, onRep bool, mutant string) *eswitch {
 	if onRep {
 		nic.Env.Devices[0].Netdev = pair.A.Name
 	}
-	nic.Env.Mutant = mutant
+	nic.Env.Mutant = with.Mutant
+	nic.Env.Without = with.Without
 	nic.Env.Set(t.Setenv)
 	return &eswitch{nic, near, pair.A, pair.B}
 }
@@ -113,6 +115,7 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		onRep   bool
 		mutant  string
+		without []string
 		rule    uint16 // EtherType of the frames that the e-switch forwards past the host; 0: none
 		drops   bool   // the host drops frames before they leave the function
 		change  func(*Options)
@@ -136,12 +139,25 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 		"device that counts what another port gets": {
 			rule: pastEtherType, mutant: "counts_every_port", verdict: NotAllowed,
 			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "fails, 800 of 400", past + "fails, 400 of 400"},
-			because: `"of a function, to the host" fails: function to host: 0 frames came in and 0 went out on `,
+			because: `"of a function, to the host" fails: function to host: 0 frames `,
 		},
 		"no rule": {
 			verdict: NotDecided,
 			want:    []string{sent + "holds, 800 of 800", received + "holds, 400 of 400", to + "holds, 0 of 400", past + "not tested, 0 of 0"},
 			because: " ingress protocol 0x88b6 pref 88 flower skip_sw action mirred egress redirect dev UPLINK",
+		},
+		"device without flows of sent packets": { // as mlx5_ib is on representors
+			onRep: true, rule: pastEtherType, without: []string{"devx", "egress"}, verdict: Allowed,
+			want: []string{sent + "left to XDP, 0 of 0", received + "holds, 400 of 400", to + "holds, 400 of 400", past + "holds, 0 of 400"},
+		},
+		"device without flows of received packets": {
+			rule: pastEtherType, without: []string{"devx", "dont_trap"}, verdict: Allowed,
+			want: []string{sent + "holds, 400 of 400", received + "left to XDP, 0 of 0", to + "holds, 0 of 400", past + "holds, 0 of 400"},
+		},
+		"device without flows": {
+			rule: pastEtherType, without: []string{"devx", "flows"}, verdict: NotDecided,
+			want:    []string{sent + "not tested, 0 of 0", received + "not tested, 0 of 0", to + "not tested, 0 of 0", past + "not tested, 0 of 0"},
+			because: "not supported",
 		},
 		"rule for all frames": {
 			rule: EtherType, verdict: NotDecided,
@@ -175,7 +191,7 @@ func TestSwitchdevIsAllowedIfEachCriterionHolds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newESwitch(t, c.onRep, c.mutant)
+			e := newESwitch(t, c.onRep, ibvtest.Env{Mutant: c.mutant, Without: c.without})
 			if c.rule != 0 {
 				e.forward(t, c.rule)
 			}
@@ -221,14 +237,14 @@ func number(n uint64) string { return strconv.FormatUint(n, 10) }
 // Where the device could count received packets only by taking them from the kernel, the test leaves them, whatever the
 // configuration says. It attaches no program while it counts.
 func TestSwitchdevSelftestTakesNoPacketAndNoHook(t *testing.T) {
-	e := newESwitch(t, false, "")
+	e := newESwitch(t, false, ibvtest.Env{})
 	e.nic.Env.Without = []string{"devx", "dont_trap"}
 	e.nic.Env.Set(t.Setenv)
 	o := e.options()
 	o.RDMA.Steal = true
 	o.RDMA.Audit = true
 	c := runOn(t, e.uplink, o).Switchdev.Criteria
-	if c[0].Verdict != Holds || c[1].Verdict != NotTested || !strings.Contains(c[1].Reason, "only by taking the packets away from the kernel") {
+	if c[0].Verdict != Holds || c[1].Verdict != LeftToXDP || !strings.Contains(c[1].Reason, "only by taking the packets away from the kernel") {
 		t.Errorf("%+v", c)
 	}
 
@@ -250,7 +266,7 @@ func TestSwitchdevSelftestTakesNoPacketAndNoHook(t *testing.T) {
 
 // The rules end with the process. The mirror stays until the next selftest.
 func TestKilledSwitchdevSelftestLeavesNothingOnTheInterface(t *testing.T) {
-	e := newESwitch(t, false, "")
+	e := newESwitch(t, false, ibvtest.Env{})
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), waiting+"="+e.uplink.Name, waitingDevice+"="+e.nic.Device)
 	cmd.Stderr = os.Stderr
