@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -17,6 +18,8 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -262,6 +265,54 @@ func TestSwitchdevSelftestTakesNoPacketAndNoHook(t *testing.T) {
 		t.Error("it did not count")
 	}
 	nothingLeft(t, e.uplink)
+}
+
+// losing is an instance that loses its device before a flow is added.
+type losing struct {
+	dataplane.Service
+	before string // name of the flow
+	lose   func(dataplane.Service)
+}
+
+func (l losing) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
+	if flows[0].Name == l.before {
+		l.lose(l.Service)
+	}
+	return l.Service.AddFlows(ctx, flows...)
+}
+
+// A device that is lost amid the test takes no flow any more. That must not look like flows that it leaves to XDP.
+func TestLossOfTheDeviceAmidATestDecidesNothing(t *testing.T) {
+	for _, before := range []string{"received", "function-to-host-ingress", "function-past-host-ingress"} {
+		t.Run(before, func(t *testing.T) {
+			e := newESwitch(t, false, ibvtest.Env{})
+			control := e.nic.Controlled(t)
+			e.nic.Env.Set(t.Setenv)
+			e.forward(t, pastEtherType)
+			o := e.options()
+			o.Receive, o.Wait = true, 10*time.Millisecond
+			start := o.Start
+			o.Start = func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+				svc, err := start(ctx, cfg)
+				if err != nil {
+					return nil, err
+				}
+				return losing{svc, flowPrefix + before, func(svc dataplane.Service) {
+					if err := control.Remove(e.nic.Device); err != nil {
+						t.Error(err)
+					}
+					lab.Eventually(t, "the device is lost", func() bool {
+						c, err := svc.Conditions(ctx)
+						return err == nil && len(c) > 0
+					})
+				}}, nil
+			}
+			if s := runOn(t, e.uplink, o).Switchdev; s.Verdict != NotDecided {
+				t.Errorf("%+v", s)
+			}
+			nothingLeft(t, e.uplink)
+		})
+	}
 }
 
 // The rules end with the process. The mirror stays until the next selftest.
