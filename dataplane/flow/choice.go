@@ -157,7 +157,7 @@ func sameChoice(a, b Choice) bool {
 // holdsAlone reports whether the field can have the value without a choice and is written the same. A mask on a part of a byte is
 // written as a mask of the whole.
 func (f *field) holdsAlone(v Value) bool {
-	_, isPart := f.ref(full, 0).(part)
+	_, isPart := partOf(f.ref(full, 0))
 	return !isPart || v.Mask == whole(f.bits)
 }
 

@@ -33,7 +33,7 @@ func (m *Match) checkChoices(bad func(field, cause, fix string)) {
 				bad(name, fmt.Sprintf("%q and %q have bits in common", f.name, other), "leave one out")
 			}
 		}
-		if p, isPart := ref.(part); isPart && p.of.Mask != 0 && p.of.Mask != ^uint8(ones(p.bits)<<p.shift) {
+		if p, isPart := partOf(ref); isPart && p.of.Mask != 0 && p.of.Mask != ^uint8(ones(p.bits)<<p.shift) {
 			bad(name, "the byte of the field has a mask of its own", "ask for dscp and ecn by themselves")
 		}
 		c.check(f, func(cause, fix string) { bad(name, cause, fix) })
