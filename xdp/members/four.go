@@ -135,6 +135,10 @@ func (s *Set) lined(addr uint32) (*sixteen, error) {
 	if x.line != 0 {
 		return x, nil
 	}
+	if s.layout.flat() != 0 {
+		x.line = addr>>topBits + some
+		return x, nil
+	}
 	line, ok := take(&s.freeLines, &s.usedLines, s.layout.lineCount)
 	if !ok {
 		return nil, ErrFull
@@ -148,7 +152,9 @@ func (s *Set) unlined(x *sixteen, addr uint32) {
 	if x.n > 0 {
 		return
 	}
-	s.oldLines = append(s.oldLines, x.line-some)
+	if s.layout.flat() == 0 {
+		s.oldLines = append(s.oldLines, x.line-some)
+	}
 	x.line = 0
 	s.renewTop(addr, topBits)
 }

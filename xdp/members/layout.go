@@ -72,6 +72,14 @@ func (s Shape) layout() layout {
 	return l
 }
 
+// flat is 1 if there is a line for each 16 bits. Its place then does not depend on the top, and programs wait for one load less.
+func (l *layout) flat() uint32 {
+	if l.lineCount == topEntries {
+		return 1
+	}
+	return 0
+}
+
 // homeBits leaves at least half of the slots free.
 func homeBits(elements int) int { return max(bits.Len(uint((elements+3)/4-1)), 3) }
 
@@ -128,7 +136,8 @@ type Constants struct {
 	Slots4, Shift4      uint32
 	Filter, FilterShift uint32
 	Slots6, Shift6      uint32
-	Entries, Spare      uint32
+	Entries             uint32
+	Flat                uint32 // 1: the number of a line is the first 16 bits
 }
 
 // Constants returns the constants of all sets of a shape and a secret that are published in the word root of the memory.
@@ -148,5 +157,6 @@ func (s Shape) Constants(secret Secret, words []uint64, root int) Constants {
 		Slots6:      uint32(l.slots6 * 8),
 		Shift6:      uint32(64 - l.home6),
 		Entries:     uint32(l.entries * 8),
+		Flat:        l.flat(),
 	}
 }

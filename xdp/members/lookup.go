@@ -9,40 +9,64 @@ import (
 // Lookup reports whether the set that is published in the memory has the address, load for load as the programs do. It may run while
 // the set changes.
 func Lookup(words []uint64, c *Constants, a netip.Addr) bool {
+	return (&reader{words: words, c: c}).has(a)
+}
+
+// reader looks an address up.
+type reader struct {
+	words  []uint64
+	c      *Constants
+	loaded func() // for tests: called after each load
+}
+
+func (r *reader) has(a netip.Addr) bool {
 	if a.Is4() {
 		b := a.As4()
-		return lookup4(words, c, binary.BigEndian.Uint32(b[:]))
+		return r.has4(binary.BigEndian.Uint32(b[:]))
 	}
 	b := a.As16()
-	return lookup6(words, c, binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:]))
+	return r.has6(binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:]))
 }
 
 // load returns the word at an offset in bytes.
-func load(words []uint64, at uint64) uint64 { return atomic.LoadUint64(&words[at/8]) }
+func (r *reader) load(at uint64) uint64 {
+	v := atomic.LoadUint64(&r.words[at/8])
+	if r.loaded != nil {
+		r.loaded()
+	}
+	return v
+}
 
-func lookup4(words []uint64, c *Constants, a uint32) bool {
-	base := load(words, uint64(c.Root))
+func (r *reader) secret() Secret { return Secret{Mul: r.c.Mul, Fold: r.c.Fold} }
+
+func (r *reader) has4(a uint32) bool {
+	c := r.c
+	base := r.load(uint64(c.Root))
 	if base == 0 || c.Top == 0 {
 		return false
 	}
 
 	addr := uint64(a)
-	entry := load(words, base+uint64(c.Top)+addr>>17*8) >> (addr >> 16 & 1 * 32) & 0xffffffff
+	entry := r.load(base+uint64(c.Top)+addr>>17*8) >> (addr >> 16 & 1 * 32) & 0xffffffff
 	if entry <= all {
 		return entry == all
 	}
-	code := load(words, base+uint64(c.Lines)+(entry-some)*lineWords*8+addr>>13&7*8) >> (addr >> 7 & 62) & 3
+	line := entry - some
+	if c.Flat != 0 {
+		line = addr >> 16
+	}
+	code := r.load(base+uint64(c.Lines)+line*lineWords*8+addr>>13&7*8) >> (addr >> 7 & 62) & 3
 	if code <= all {
 		return code == all
 	}
 
-	s := Secret{Mul: c.Mul, Fold: c.Fold}
+	s := r.secret()
 	key := key4(a)
 	at := base + uint64(c.Slots4) + s.hash4(key)>>c.Shift4*lineWords*8
 	for range scanLines {
 		var slot uint64
 		for i := range uint64(lineWords) {
-			if slot = load(words, at+8*i); slot>>32 == key {
+			if slot = r.load(at + 8*i); slot>>32 == key {
 				return slot>>(addr&31)&1 != 0
 			}
 		}
@@ -57,39 +81,40 @@ func lookup4(words []uint64, c *Constants, a uint32) bool {
 // key4 is the key of the slot of an address. It is never 0.
 func key4(a uint32) uint64 { return uint64(a>>5 | 1<<27) }
 
-func lookup6(words []uint64, c *Constants, hi, lo uint64) bool {
-	base := load(words, uint64(c.Root))
+func (r *reader) has6(hi, lo uint64) bool {
+	c := r.c
+	base := r.load(uint64(c.Root))
 	if base == 0 || c.Filter == 0 {
 		return false
 	}
 
-	s := Secret{Mul: c.Mul, Fold: c.Fold}
+	s := r.secret()
 	i := s.hashFirst(hi>>32) >> c.FilterShift
-	mask := load(words, base) | load(words, base+uint64(c.Filter)+i>>1*8)>>(i&1*32)&0xffffffff
+	mask := r.load(base) | r.load(base+uint64(c.Filter)+i>>1*8)>>(i&1*32)&0xffffffff
 	for level := 0; level < levels && mask != 0; level, mask = level+1, mask>>1 {
 		if mask&1 == 0 {
 			continue
 		}
 		khi, klo, bit := split6(hi, lo, level)
-		if lookupLevel(words, c, base, &s, khi, klo)>>bit&1 != 0 {
+		if r.level(base, &s, khi, klo)>>bit&1 != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// lookupLevel returns the bits of the slot of a key.
-func lookupLevel(words []uint64, c *Constants, base uint64, s *Secret, hi, lo uint64) uint64 {
+// level returns the bits of the slot of a key.
+func (r *reader) level(base uint64, s *Secret, hi, lo uint64) uint64 {
 	h := s.hash6(hi, lo)
-	at := base + uint64(c.Slots6) + h>>c.Shift6*lineWords*8
+	at := base + uint64(r.c.Slots6) + h>>r.c.Shift6*lineWords*8
 	for range scanLines {
 		var slot uint64
 		for i := range uint64(lineWords) {
-			if slot = load(words, at+8*i); slot>>56 != tag6(h) {
+			if slot = r.load(at + 8*i); slot>>56 != tag6(h) {
 				continue
 			}
-			entry := base + uint64(c.Entries) + entryOf(slot)*16
-			if load(words, entry) == hi && load(words, entry+8) == lo {
+			entry := base + uint64(r.c.Entries) + entryOf(slot)*16
+			if r.load(entry) == hi && r.load(entry+8) == lo {
 				return slot & 0xffffffff
 			}
 		}

@@ -135,7 +135,7 @@ func change(t *testing.T, s *Set, live prefixes, p netip.Prefix, add bool) {
 func TestSetIsThePrefixesAfterEachChange(t *testing.T) {
 	for history := range uint64(30) {
 		d := draw(history)
-		r := newRegion(t, Shape{IPv4: 2000, IPv6: 2000})
+		r := newRegion(t, Shape{IPv4: []int{2000, 1 << topBits}[history%2], IPv6: 2000})
 		live := prefixes{}
 		var known []netip.Prefix
 		for step := range 2000 {
@@ -204,7 +204,7 @@ func TestEachStoreLeavesTheSetOfBeforeOrAfter(t *testing.T) {
 	stores := 0
 	for history := range uint64(10) {
 		d := draw(100 + history)
-		r := newRegion(t, Shape{IPv4: 500, IPv6: 500})
+		r := newRegion(t, Shape{IPv4: []int{500, 1 << topBits}[history%2], IPv6: 500})
 		live := prefixes{}
 		var now netip.Prefix
 		var adds bool
@@ -346,6 +346,71 @@ func TestReadersNeverMissWhatIsCoveredThroughout(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("%d rounds of lookups", version.Load())
+}
+
+// An element that covers the address comes while a lookup is under way, after any of its loads, and the one that covered it goes after
+// any later load. Without ErrFresh, the lookup misses both.
+func TestLookupUnderWayFindsTheElementOfBeforeOrTheNewOne(t *testing.T) {
+	for _, shape := range []Shape{{IPv4: 100, IPv6: 100}, {IPv4: 1 << topBits, IPv6: 100}} {
+		waited := 0
+		for _, pair := range [][2]string{
+			{"203.0.0.0/16", "203.0.113.5/32"},
+			{"203.0.113.0/24", "203.0.113.5/32"},
+			{"203.0.113.0/25", "203.0.113.5/32"},
+			{"203.0.113.4/30", "203.0.113.5/32"},
+			{"203.0.0.0/16", "203.0.113.0/24"},
+			{"2001:db8::/29", "2001:db8::/32"},
+			{"2001:db8::/32", "2001:db8::/48"},
+			{"2001:db8::/48", "2001:db8::1/128"},
+		} {
+			wide, narrow := netip.MustParsePrefix(pair[0]), netip.MustParsePrefix(pair[1])
+			for _, p := range [][2]netip.Prefix{{wide, narrow}, {narrow, wide}} {
+				waited += underWay(t, shape, p[0], p[1], narrow.Addr())
+			}
+		}
+		if waited == 0 {
+			t.Error("no removal had to wait")
+		}
+	}
+}
+
+// underWay looks an address up for each pair of loads, and returns how many removals had to wait.
+func underWay(t *testing.T, shape Shape, old, fresh netip.Prefix, a netip.Addr) (waited int) {
+	for first := 1; ; first++ {
+		for second := first; ; second++ {
+			r := newRegion(t, shape)
+			if _, err := r.Add(old); err != nil {
+				t.Fatal(err)
+			}
+			r.Reclaim()
+			loads := 0
+			look := reader{words: r.words, c: &r.c}
+			look.loaded = func() {
+				loads++
+				if loads == first {
+					if _, err := r.Add(fresh); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if loads == second {
+					if _, err := r.Remove(old); errors.Is(err, ErrFresh) {
+						waited++
+					} else if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if !look.has(a) {
+				t.Errorf("%v is missed: %v comes after load %d, %v goes after load %d", a, fresh, first, old, second)
+			}
+			if loads < first {
+				return waited
+			}
+			if loads < second {
+				break
+			}
+		}
+	}
 }
 
 func TestRemovalOfAnElementThatANewOneOverlapsWaits(t *testing.T) {

@@ -28,7 +28,7 @@ type membersFtSet struct {
 	Slots6      uint32
 	Shift6      uint32
 	Entries     uint32
-	Spare       uint32
+	Flat        uint32
 }
 
 type membersMembersKey4 struct {

@@ -1,0 +1,330 @@
+package xdprows
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/xdp/members"
+)
+
+// memberPackets is the length of a trace of addresses (bpf/members.bpf.c).
+const memberPackets = 1 << 16
+
+// memberSet is a set of prefixes and the addresses that programs ask for.
+type memberSet struct {
+	prefixes []netip.Prefix
+	has      func(netip.Addr) bool
+}
+
+// newMemberSet returns a set of n prefixes from draw, each once.
+func newMemberSet(n int, draw func(*rand.Rand) netip.Prefix) memberSet {
+	g := rand.New(rand.NewPCG(seed, 7))
+	is := make(map[netip.Prefix]bool, n)
+	list := make([]netip.Prefix, 0, n)
+	var lengths []int
+	seen := make(map[int]bool)
+	for len(list) < n {
+		p := draw(g).Masked()
+		if is[p] {
+			continue
+		}
+		is[p] = true
+		list = append(list, p)
+		if !seen[p.Bits()] {
+			seen[p.Bits()] = true
+			lengths = append(lengths, p.Bits())
+		}
+	}
+	return memberSet{list, func(a netip.Addr) bool {
+		for _, length := range lengths {
+			if p, err := a.Prefix(length); err == nil && is[p] {
+				return true
+			}
+		}
+		return false
+	}}
+}
+
+func addr4(v uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
+}
+
+func addr6(hi, lo uint64) netip.Addr {
+	return netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, hi), lo)))
+}
+
+// unicast draws an address from 1.0.0.0 to 223.255.255.255.
+func unicast(g *rand.Rand) uint32 { return (1+g.Uint32N(223))<<24 | g.Uint32N(1<<24) }
+
+// hostsAnywhere draws single addresses of IPv4.
+func hostsAnywhere(g *rand.Rand) netip.Prefix { return netip.PrefixFrom(addr4(unicast(g)), 32) }
+
+// listed draws prefixes of IPv4 as blocklists have them: most of 24 and 32 bits, some of 16 to 23, in 30,000 of the networks of 16
+// bits.
+func listed(g *rand.Rand) netip.Prefix {
+	r := rand.New(rand.NewPCG(seed, g.Uint64N(30_000)))
+	a := unicast(r)&0xffff0000 | g.Uint32N(1<<16)
+	length := 32
+	switch v := g.IntN(2000); {
+	case v == 0:
+		length = 16
+	case v < 100:
+		for length = 23; length > 17 && g.IntN(2) == 0; length-- {
+		}
+	case v < 1000:
+		length = 24
+	}
+	return netip.PrefixFrom(addr4(a), length)
+}
+
+// listed6 draws prefixes of IPv6 of 32, 48, 64 and 128 bits, in 20,000 networks of 32 bits.
+func listed6(g *rand.Rand) netip.Prefix {
+	hi := 0x2000_0000_0000_0000 | (g.Uint64N(20_000)*0x9e3779b97f4a7c15)>>35<<32
+	hi |= g.Uint64N(1<<16) << 16
+	lo := uint64(0)
+	length := 48
+	switch v := g.IntN(100); {
+	case v < 2:
+		length = 32
+	case v < 40:
+		length = 64
+		hi |= g.Uint64N(256)
+	case v < 70:
+		length = 128
+		hi |= g.Uint64N(256)
+		lo = g.Uint64()
+	}
+	return netip.PrefixFrom(addr6(hi, lo), length)
+}
+
+// Kinds of packets of a set.
+const (
+	packetsMiss = "miss" // of anybody: no element has the address
+	packetsHit  = "hit"  // an element has the address
+	packetsNear = "near" // a sender's choice: no element has the address, but some have most of its bits
+)
+
+// addresses draws a trace.
+func (s memberSet) addresses(kind string) []netip.Addr {
+	g := rand.New(rand.NewPCG(seed, 8))
+	list := make([]netip.Addr, 0, memberPackets)
+	for len(list) < memberPackets {
+		p := s.prefixes[g.IntN(len(s.prefixes))]
+		b := p.Addr().AsSlice()
+		for i := p.Bits(); i < 8*len(b); i++ {
+			if g.IntN(2) == 0 {
+				b[i/8] ^= 0x80 >> (i % 8)
+			}
+		}
+		switch {
+		case kind == packetsMiss && len(b) == 4:
+			binary.BigEndian.PutUint32(b, unicast(g))
+		case kind == packetsMiss:
+			binary.BigEndian.PutUint64(b, 0x2000_0000_0000_0000|g.Uint64()>>3)
+		case kind == packetsNear:
+			b[len(b)-1] ^= byte(32 << g.IntN(3))
+		}
+		a, _ := netip.AddrFromSlice(b)
+		if s.has(a) == (kind == packetsHit) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// memberRig is the object of bpf/members.bpf.c with a set, a trace, and memory for the tables.
+type memberRig struct {
+	coll  *ebpf.Collection
+	words []uint64 // of ours
+	other []uint64 // of the other candidates
+	set   *members.Set
+	c     members.Constants
+	mem   [][]byte
+}
+
+const (
+	memberRoot   = 1
+	memberTables = 8
+)
+
+// memberSections are the sections that have the size of the set.
+type memberSections struct {
+	shape  members.Shape
+	other  int                   // words of the other candidates
+	layout *membersMembersLayout // of the other candidates; nil: none
+	keep   bool                  // the answers are kept
+}
+
+// newMemberRig loads the programs, with empty tables.
+func newMemberRig(o memberSections) (_ *memberRig, err error) {
+	spec, err := loadMembers()
+	if err != nil {
+		return nil, fmt.Errorf("reading the object of the sets: %w", err)
+	}
+	n, err := o.shape.Words()
+	if err != nil {
+		return nil, err
+	}
+	total := memberTables + n + members.Tail
+	sections := make(map[string]*ebpf.Map)
+	for section, words := range map[string]int{".data.members": total, ".data.words": o.other + members.Tail} {
+		m := spec.Maps[section]
+		m.ValueSize, m.Flags, m.Contents = uint32(words*8), unix.BPF_F_MMAPABLE, nil
+		m.Key, m.Value = nil, nil
+		if sections[section], err = ebpf.NewMap(m); err != nil {
+			return nil, fmt.Errorf("creating the memory %s of %d words: %w", section, words, err)
+		}
+		defer sections[section].Close()
+	}
+	delete(spec.Variables, "ft_members")
+	delete(spec.Variables, "members_words")
+
+	r := &memberRig{}
+	secret := members.NewSecret()
+	r.c = o.shape.Constants(secret, make([]uint64, total), memberRoot)
+	if err := spec.Variables["members_set"].Set(r.c); err != nil {
+		return nil, fmt.Errorf("setting the constants of a set: %w", err)
+	}
+	if o.layout != nil {
+		if err := spec.Variables["members_l"].Set(o.layout); err != nil {
+			return nil, fmt.Errorf("setting the constants of the candidates: %w", err)
+		}
+	}
+	if o.keep {
+		if err := spec.Variables["members_keep"].Set(uint32(1)); err != nil {
+			return nil, fmt.Errorf("setting the constants of the trace: %w", err)
+		}
+	}
+	r.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: sections})
+	if err != nil {
+		return nil, fmt.Errorf("loading the object of the sets: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.words, err = r.view(".data.members"); err != nil {
+		return nil, err
+	}
+	if r.other, err = r.view(".data.words"); err != nil {
+		return nil, err
+	}
+	r.words = r.words[:total]
+	if r.set, err = members.New(r.words, memberTables, o.shape, secret); err != nil {
+		return nil, err
+	}
+	r.set.Publish(memberRoot)
+	return r, nil
+}
+
+// view maps the value of a map.
+func (r *memberRig) view(name string) ([]uint64, error) {
+	m := r.coll.Maps[name]
+	size := int(m.ValueSize()) * int(m.MaxEntries())
+	page := unix.Getpagesize()
+	mem, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping map %s: %w", name, err)
+	}
+	r.mem = append(r.mem, mem)
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/8), nil
+}
+
+// fill adds the prefixes to our set.
+func (r *memberRig) fill(list []netip.Prefix) error {
+	for _, p := range list {
+		if _, err := r.set.Add(p); err != nil {
+			return err
+		}
+	}
+	r.set.Reclaim() // no program has run
+	return nil
+}
+
+// fillTrie adds the prefixes to the kernel's tries.
+func (r *memberRig) fillTrie(list []netip.Prefix) error {
+	var keys4 []membersMembersKey4
+	var keys6 []membersMembersKey6
+	for _, p := range list {
+		b := p.Addr().AsSlice()
+		if len(b) == 4 {
+			keys4 = append(keys4, membersMembersKey4{Bits: uint32(p.Bits()), Address: binary.NativeEndian.Uint32(b)})
+			continue
+		}
+		k := membersMembersKey6{Bits: uint32(p.Bits())}
+		for i := range k.Address {
+			k.Address[i] = binary.NativeEndian.Uint32(b[4*i:])
+		}
+		keys6 = append(keys6, k)
+	}
+	if len(keys4) > 0 {
+		if _, err := r.coll.Maps["members_lpm4"].BatchUpdate(keys4, make([]byte, len(keys4)), nil); err != nil {
+			return fmt.Errorf("filling the LPM trie: %w", err)
+		}
+	}
+	if len(keys6) > 0 {
+		if _, err := r.coll.Maps["members_lpm6"].BatchUpdate(keys6, make([]byte, len(keys6)), nil); err != nil {
+			return fmt.Errorf("filling the LPM trie: %w", err)
+		}
+	}
+	return nil
+}
+
+// ask makes the programs ask for addresses, at most memberPackets.
+func (r *memberRig) ask(list []netip.Addr) error {
+	keys := make([]uint32, memberPackets)
+	values := make([]membersMembersPacket, memberPackets)
+	for i := range keys {
+		keys[i] = uint32(i)
+		a := list[i%len(list)]
+		if a.Is4() {
+			b := a.As4()
+			values[i].Lo = uint64(binary.BigEndian.Uint32(b[:]))
+			continue
+		}
+		b := a.As16()
+		values[i].Hi, values[i].Lo = binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
+	}
+	if _, err := r.coll.Maps["members_packets"].BatchUpdate(keys, values, nil); err != nil {
+		return fmt.Errorf("filling the trace of addresses: %w", err)
+	}
+	return nil
+}
+
+// side asks for the addresses of the trace, one after the other.
+func (r *memberRig) side(program string) bench.Side {
+	return repeated(r.coll.Programs[program], frame(0))
+}
+
+// found runs a program once over the trace, and returns how many addresses it found in the set.
+func (r *memberRig) found(ctx context.Context, program string) (uint64, error) {
+	var before, after uint64
+	m := r.coll.Maps[".data.found"]
+	if err := m.Lookup(uint32(0), &before); err != nil {
+		return 0, fmt.Errorf("reading the number of addresses in the set: %w", err)
+	}
+	if _, err := r.side(program)(ctx, memberPackets); err != nil {
+		return 0, err
+	}
+	err := m.Lookup(uint32(0), &after)
+	return after - before, err
+}
+
+func (r *memberRig) close() error {
+	r.coll.Close()
+	var errs []error
+	for _, mem := range r.mem {
+		errs = append(errs, unix.Munmap(mem))
+	}
+	return errors.Join(errs...)
+}
