@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"strconv"
@@ -208,14 +207,14 @@ func TestCandidatesOfSetsAgree(t *testing.T) {
 	for _, set := range []struct {
 		name string
 		n    int
-		draw func(*rand.Rand) netip.Prefix
-	}{{"hosts", n, hostsAnywhere}, {"list", n, listed}, {"IPv6", n / 10, listed6}} {
+		draw memberDraw
+	}{{"hosts", n, hostsAnywhere}, {"list", n, listed}, {"IPv6", n / 10, listed6}, {"levels", n / 10, allLevels}} {
 		s := newMemberSet(set.n, set.draw)
 		traces := map[string][]netip.Addr{}
 		for _, kind := range kinds {
 			traces[kind] = s.addresses(kind)
 		}
-		if set.name == "IPv6" {
+		if s.prefixes[0].Addr().Is6() {
 			runCandidate(t, cpus[0], measured, set.name, s, traces, "ours", "members_ours6", nil)
 			runCandidate(t, cpus[0], measured, set.name, s, traces, "LPM trie", "members_trie6", nil)
 			continue

@@ -26,7 +26,7 @@ type memberSet struct {
 }
 
 // newMemberSet returns a set of n prefixes from draw, each once.
-func newMemberSet(n int, draw func(*rand.Rand) netip.Prefix) memberSet {
+func newMemberSet(n int, draw memberDraw) memberSet {
 	g := rand.New(rand.NewPCG(seed, 7))
 	is := make(map[netip.Prefix]bool, n)
 	list := make([]netip.Prefix, 0, n)
@@ -53,65 +53,6 @@ func newMemberSet(n int, draw func(*rand.Rand) netip.Prefix) memberSet {
 		return false
 	}}
 }
-
-func addr4(v uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
-}
-
-func addr6(hi, lo uint64) netip.Addr {
-	return netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, hi), lo)))
-}
-
-// unicast draws an address from 1.0.0.0 to 223.255.255.255.
-func unicast(g *rand.Rand) uint32 { return (1+g.Uint32N(223))<<24 | g.Uint32N(1<<24) }
-
-// hostsAnywhere draws single addresses of IPv4.
-func hostsAnywhere(g *rand.Rand) netip.Prefix { return netip.PrefixFrom(addr4(unicast(g)), 32) }
-
-// listed draws prefixes of IPv4 as blocklists have them: most of 24 and 32 bits, some of 16 to 23, in 30,000 of the networks of 16
-// bits.
-func listed(g *rand.Rand) netip.Prefix {
-	r := rand.New(rand.NewPCG(seed, g.Uint64N(30_000)))
-	a := unicast(r)&0xffff0000 | g.Uint32N(1<<16)
-	length := 32
-	switch v := g.IntN(2000); {
-	case v == 0:
-		length = 16
-	case v < 100:
-		for length = 23; length > 17 && g.IntN(2) == 0; length-- {
-		}
-	case v < 1000:
-		length = 24
-	}
-	return netip.PrefixFrom(addr4(a), length)
-}
-
-// listed6 draws prefixes of IPv6 of 32, 48, 64 and 128 bits, in 20,000 networks of 32 bits.
-func listed6(g *rand.Rand) netip.Prefix {
-	hi := 0x2000_0000_0000_0000 | (g.Uint64N(20_000)*0x9e3779b97f4a7c15)>>35<<32
-	hi |= g.Uint64N(1<<16) << 16
-	lo := uint64(0)
-	length := 48
-	switch v := g.IntN(100); {
-	case v < 2:
-		length = 32
-	case v < 40:
-		length = 64
-		hi |= g.Uint64N(256)
-	case v < 70:
-		length = 128
-		hi |= g.Uint64N(256)
-		lo = g.Uint64()
-	}
-	return netip.PrefixFrom(addr6(hi, lo), length)
-}
-
-// Kinds of packets of a set.
-const (
-	packetsMiss = "miss" // of anybody: no element has the address
-	packetsHit  = "hit"  // an element has the address
-	packetsNear = "near" // a sender's choice: no element has the address, but some have most of its bits
-)
 
 // addresses draws a trace.
 func (s memberSet) addresses(kind string) []netip.Addr {
@@ -327,4 +268,118 @@ func (r *memberRig) close() error {
 		errs = append(errs, unix.Munmap(mem))
 	}
 	return errors.Join(errs...)
+}
+
+// openMembers compares the cost of an address in our set with that in the kernel's LPM trie, both above a program without either.
+func openMembers(n int, draw memberDraw, kind string) opener {
+	return lazily(func() opener {
+		s := newMemberSet(n, draw)
+		list := s.addresses(kind)
+		return func(ctx context.Context, _ bench.Env) (*bench.Sides, error) {
+			return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+				shape, version := members.Shape{IPv4: n}, "4"
+				if list[0].Is6() {
+					shape, version = members.Shape{IPv6: n}, "6"
+				}
+				r, err := newMemberRig(memberSections{shape: shape})
+				if err != nil {
+					return nil, err
+				}
+				open.Add(r.close)
+				if err := errors.Join(r.fill(s.prefixes), r.fillTrie(s.prefixes), r.ask(list)); err != nil {
+					return nil, err
+				}
+
+				ours, trie := "members_ours"+version, "members_trie"+version
+				for _, program := range []string{ours, trie} {
+					found, err := r.found(ctx, program)
+					if err != nil {
+						return nil, err
+					}
+					if want := map[bool]uint64{true: memberPackets}[kind == packetsHit]; found != want {
+						return nil, fmt.Errorf("%s found %d addresses of the trace in the set, and should find %d", program, found, want)
+					}
+				}
+				return &bench.Sides{
+					Ours:      r.side(ours),
+					Base:      r.side("members_none"),
+					Ref:       bench.Fewer(8, r.side(trie)),
+					N:         memberPackets / 2, // the addresses are random, so any part costs the same
+					MaxSpread: 0.3,
+				}, nil
+			})
+		}
+	})
+}
+
+// openMemberChange removes and adds elements of a set of many prefixes, and of one of few.
+func openMemberChange(many, few int) opener {
+	return lazily(func() opener {
+		s := newMemberSet(many, listed)
+		return func(context.Context, bench.Env) (*bench.Sides, error) {
+			return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+				changes := func(list []netip.Prefix) (bench.Side, error) {
+					r, err := newMemberRig(memberSections{shape: members.Shape{IPv4: len(list)}})
+					if err != nil {
+						return nil, err
+					}
+					open.Add(r.close)
+					at := 0
+					return timed(func(_ context.Context, n int) error {
+						for range n {
+							p := list[at/2%len(list)]
+							change := r.set.Remove
+							if at%2 == 1 {
+								change = r.set.Add
+							}
+							if _, err := change(p); err != nil {
+								return err
+							}
+							r.set.Reclaim() // no program runs
+							at++
+						}
+						return nil
+					}), r.fill(list)
+				}
+				ours, err := changes(s.prefixes)
+				if err != nil {
+					return nil, err
+				}
+				ref, err := changes(s.prefixes[:few])
+				if err != nil {
+					return nil, err
+				}
+				return &bench.Sides{
+					Ours:      ours,
+					Ref:       ref,
+					N:         2000,
+					MaxSpread: 0.5,
+				}, nil
+			})
+		}
+	})
+}
+
+// openMemberLoad fills our set, and the kernel's LPM trie.
+func openMemberLoad(n int) opener {
+	return lazily(func() opener {
+		s := newMemberSet(n, listed)
+		load := func(fill func(*memberRig) error) bench.Side {
+			return timed(func(context.Context, int) error {
+				r, err := newMemberRig(memberSections{shape: members.Shape{IPv4: n}})
+				if err != nil {
+					return err
+				}
+				return errors.Join(fill(r), r.close())
+			})
+		}
+		return func(context.Context, bench.Env) (*bench.Sides, error) {
+			return &bench.Sides{
+				Ours:      load(func(r *memberRig) error { return r.fill(s.prefixes) }),
+				Ref:       load(func(r *memberRig) error { return r.fillTrie(s.prefixes) }),
+				N:         1,
+				MaxSpread: 0.5,
+			}, nil
+		}
+	})
 }

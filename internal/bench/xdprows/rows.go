@@ -187,6 +187,7 @@ func generatedRows() []bench.Row {
 			Open:     openLPM(n),
 		})
 	}
+	rows = append(rows, memberRows(seeded)...)
 	rows = append(rows, worstRows(seeded)...)
 	rows = append(rows,
 		bench.Row{
@@ -230,6 +231,59 @@ func generatedRows() []bench.Row {
 		rows[i].Full = !slices.Contains(brief(), rows[i].Name)
 	}
 	return rows
+}
+
+// memberSets are the sets of prefixes that rows are about.
+func memberSets() map[string]memberDraw {
+	return map[string]memberDraw{"hosts": hostsAnywhere, "list": listed, "ipv6": listed6, "levels": allLevels}
+}
+
+// memberRows are about sets of prefixes. Each bound is twice what was measured on Emerald Rapids beside other work.
+func memberRows(seeded string) []bench.Row {
+	const lpm = "BPF_MAP_TYPE_LPM_TRIE, above empty"
+	row := func(set, kind, ours string, n int, bound float64) bench.Row {
+		return bench.Row{
+			Name:     fmt.Sprintf("xdp.set.%s.%s", set, kind),
+			Ours:     ours,
+			Ref:      lpm + seeded,
+			Bound:    bound,
+			Unit:     above,
+			Openings: 1,
+			Time:     2 * time.Minute, // the trie takes 8 s to fill
+			Open:     openMembers(n, memberSets()[set], kind),
+		}
+	}
+	const million = 1_000_000
+	return []bench.Row{
+		row("hosts", packetsMiss, "an address of anybody in a set of 1,000,000 addresses, a trace", million, 0.15),
+		row("list", packetsMiss, "an address of anybody in a blocklist of 1,000,000 prefixes, a trace", million, 0.15),
+		row("list", packetsHit, "the same, an address in the set", million, 0.15),
+		row("list", packetsNear, "the same, an address beside one in the set, as a sender would choose it", million, 0.2),
+		row("ipv6", packetsMiss, "an address of anybody in a set of 100,000 prefixes of IPv6, a trace", million/10, 0.25),
+		row("ipv6", packetsHit, "the same, an address in the set", million/10, 0.4),
+		row("levels", packetsNear, "an address that meets all levels of 100,000 prefixes of IPv6 that somebody chose", million/10, 1),
+		{
+			Name:     "xdp.set.change",
+			Ours:     "one element removed from a set of 1,000,000 prefixes, or added",
+			Ref:      "the same of 1,000" + seeded,
+			Bound:    12, // a set of a million is beyond the caches
+			Unit:     "ns per change",
+			Openings: 1,
+			Time:     time.Minute,
+			Open:     openMemberChange(million, 1000),
+		},
+		{
+			Name:     "xdp.set.load",
+			Ours:     "a blocklist of 1,000,000 prefixes, from nothing to the kernel's memory",
+			Ref:      "BPF_MAP_TYPE_LPM_TRIE, filled by one batch" + seeded,
+			Bound:    0.6,
+			Unit:     "ns of CPU time per load",
+			Rounds:   7,
+			Openings: 1,
+			Time:     2 * time.Minute,
+			Open:     openMemberLoad(million),
+		},
+	}
 }
 
 // brief are the generated rows of the short form.

@@ -22,7 +22,11 @@ func openUpdate(int, int, int) opener    { return unsupported }
 func openLoad(int, int) opener           { return unsupported }
 func openHand([]byte) opener             { return unsupported }
 func openLPM(int) opener                 { return unsupported }
+func openMemberChange(int, int) opener   { return unsupported }
+func openMemberLoad(int) opener          { return unsupported }
 func openOther(int, int, []byte) opener  { return unsupported }
+
+func openMembers(int, memberDraw, string) opener { return unsupported }
 
 func aclRow(row bench.Row, _ func() input) bench.Row {
 	row.Open = unsupported
