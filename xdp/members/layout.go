@@ -131,7 +131,7 @@ type Constants struct {
 	Mul                 [4]uint64
 	Fold                uint64
 	Root                uint32 // of the word with the place of the tables, from the start of the memory
-	Last                uint32 // of the last line that a program may read
+	Spare               uint32
 	Top, Lines          uint32 // these and the next ones are from the start of the tables
 	Slots4, Shift4      uint32
 	Filter, FilterShift uint32
@@ -140,14 +140,16 @@ type Constants struct {
 	Flat                uint32 // 1: the number of a line is the first 16 bits
 }
 
+// Last returns the constant ft_members_last of bpf/members.h for a memory of so many words.
+func Last(words int) uint32 { return uint32((words - lineWords) * 8) }
+
 // Constants returns the constants of all sets of a shape and a secret that are published in the word root of the memory.
-func (s Shape) Constants(secret Secret, words []uint64, root int) Constants {
+func (s Shape) Constants(secret Secret, root int) Constants {
 	l := s.layout()
 	return Constants{
 		Mul:         secret.Mul,
 		Fold:        secret.Fold,
 		Root:        uint32(root * 8),
-		Last:        uint32((len(words) - lineWords) * 8),
 		Top:         uint32(l.top * 8),
 		Lines:       uint32(l.lines * 8),
 		Slots4:      uint32(l.slots4 * 8),

@@ -37,7 +37,7 @@ func newRegion(t testing.TB, shape Shape) *region {
 		t.Fatal(err)
 	}
 	s.Publish(rootWord)
-	return &region{s, words, shape.Constants(secret, words, rootWord)}
+	return &region{s, words, shape.Constants(secret, rootWord)}
 }
 
 func (r *region) has(a netip.Addr) bool { return Lookup(r.words, &r.c, a) }
@@ -508,7 +508,7 @@ func TestOneStoreEmptiesOrReplacesASet(t *testing.T) {
 	}
 	words := make([]uint64, tableWord+2*n+Tail)
 	secret := NewSecret()
-	c := shape.Constants(secret, words, rootWord)
+	c := shape.Constants(secret, rootWord)
 	p := netip.MustParsePrefix("192.0.2.1/32")
 	first, err := New(words, tableWord, shape, secret)
 	if err != nil {

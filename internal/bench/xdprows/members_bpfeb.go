@@ -18,7 +18,7 @@ type membersFtSet struct {
 	Mul         [4]uint64
 	Fold        uint64
 	Root        uint32
-	Last        uint32
+	Spare       uint32
 	Top         uint32
 	Lines       uint32
 	Slots4      uint32
@@ -81,11 +81,12 @@ const (
 	membersProgMembersTrie4    = "members_trie4"
 	membersProgMembersTrie6    = "members_trie6"
 	membersVarFtMembers        = "ft_members"
+	membersVarFtMembersLast    = "ft_members_last"
+	membersVarFtSets           = "ft_sets"
 	membersVarMembersAt        = "members_at"
 	membersVarMembersFound     = "members_found"
 	membersVarMembersKeep      = "members_keep"
 	membersVarMembersL         = "members_l"
-	membersVarMembersSet       = "members_set"
 	membersVarMembersWords     = "members_words"
 )
 
@@ -155,13 +156,14 @@ type membersMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type membersVariableSpecs struct {
-	FtMembers    *ebpf.VariableSpec `ebpf:"ft_members"`
-	MembersAt    *ebpf.VariableSpec `ebpf:"members_at"`
-	MembersFound *ebpf.VariableSpec `ebpf:"members_found"`
-	MembersKeep  *ebpf.VariableSpec `ebpf:"members_keep"`
-	MembersL     *ebpf.VariableSpec `ebpf:"members_l"`
-	MembersSet   *ebpf.VariableSpec `ebpf:"members_set"`
-	MembersWords *ebpf.VariableSpec `ebpf:"members_words"`
+	FtMembers     *ebpf.VariableSpec `ebpf:"ft_members"`
+	FtMembersLast *ebpf.VariableSpec `ebpf:"ft_members_last"`
+	FtSets        *ebpf.VariableSpec `ebpf:"ft_sets"`
+	MembersAt     *ebpf.VariableSpec `ebpf:"members_at"`
+	MembersFound  *ebpf.VariableSpec `ebpf:"members_found"`
+	MembersKeep   *ebpf.VariableSpec `ebpf:"members_keep"`
+	MembersL      *ebpf.VariableSpec `ebpf:"members_l"`
+	MembersWords  *ebpf.VariableSpec `ebpf:"members_words"`
 }
 
 // membersObjects contains all objects after they have been loaded into the kernel.
@@ -203,13 +205,14 @@ func (m *membersMaps) Close() error {
 //
 // It can be passed to loadMembersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type membersVariables struct {
-	FtMembers    *ebpf.Variable `ebpf:"ft_members"`
-	MembersAt    *ebpf.Variable `ebpf:"members_at"`
-	MembersFound *ebpf.Variable `ebpf:"members_found"`
-	MembersKeep  *ebpf.Variable `ebpf:"members_keep"`
-	MembersL     *ebpf.Variable `ebpf:"members_l"`
-	MembersSet   *ebpf.Variable `ebpf:"members_set"`
-	MembersWords *ebpf.Variable `ebpf:"members_words"`
+	FtMembers     *ebpf.Variable `ebpf:"ft_members"`
+	FtMembersLast *ebpf.Variable `ebpf:"ft_members_last"`
+	FtSets        *ebpf.Variable `ebpf:"ft_sets"`
+	MembersAt     *ebpf.Variable `ebpf:"members_at"`
+	MembersFound  *ebpf.Variable `ebpf:"members_found"`
+	MembersKeep   *ebpf.Variable `ebpf:"members_keep"`
+	MembersL      *ebpf.Variable `ebpf:"members_l"`
+	MembersWords  *ebpf.Variable `ebpf:"members_words"`
 }
 
 // membersPrograms contains all programs after they have been loaded into the kernel.

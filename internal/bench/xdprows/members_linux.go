@@ -93,8 +93,9 @@ type memberRig struct {
 }
 
 const (
-	memberRoot   = 1
-	memberTables = 8
+	memberRoot    = 1
+	memberTables  = 8
+	memberMaxSets = 64 // FT_MAX_SETS
 )
 
 // memberSections are the sections that have the size of the set.
@@ -131,8 +132,10 @@ func newMemberRig(o memberSections) (_ *memberRig, err error) {
 
 	r := &memberRig{}
 	secret := members.NewSecret()
-	r.c = o.shape.Constants(secret, make([]uint64, total), memberRoot)
-	if err := spec.Variables["members_set"].Set(r.c); err != nil {
+	r.c = o.shape.Constants(secret, memberRoot)
+	sets := [memberMaxSets]members.Constants{r.c}
+	err = errors.Join(spec.Variables["ft_sets"].Set(sets), spec.Variables["ft_members_last"].Set(members.Last(total)))
+	if err != nil {
 		return nil, fmt.Errorf("setting the constants of a set: %w", err)
 	}
 	if o.layout != nil {

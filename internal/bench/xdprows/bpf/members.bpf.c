@@ -32,7 +32,6 @@ struct {
 	__type(value, __u64);
 } members_answers SEC(".maps");
 
-const volatile struct ft_set members_set;
 const volatile __u32 members_keep; /* 1: the answers are kept */
 
 __u64 members_at SEC(".data.at");
@@ -71,14 +70,14 @@ SEC("xdp.frags")
 int members_ours4(struct xdp_md *ctx)
 {
 	NEXT(i, t)
-	return keep(i, ft_member4(&members_set, t->lo));
+	return keep(i, ft_member4(0, t->lo));
 }
 
 SEC("xdp.frags")
 int members_ours6(struct xdp_md *ctx)
 {
 	NEXT(i, t)
-	return keep(i, ft_member6(&members_set, t->hi, t->lo));
+	return keep(i, ft_member6(0, t->hi, t->lo));
 }
 
 /* The kernel's own map. */
@@ -150,9 +149,10 @@ const volatile struct members_layout members_l;
 		__u64 _at = (at);                               \
 		__u64 *_p = members_words;                      \
                                                                 \
+		asm volatile("" : "+r"(_at));                   \
 		if (_at > members_l.last)                       \
 			return 0;                               \
-		asm volatile("" : "+r"(_p));                    \
+		asm volatile("" : "+r"(_p), "+r"(_at));         \
 		(const volatile __u64 *)((void *)_p + _at);     \
 	})
 

@@ -1,0 +1,12 @@
+//go:build vm
+
+package vm
+
+import "testing"
+
+// TestLinux61FindsMembersOfSets loads the programs of bpf/members.h on the oldest supported kernel.
+func TestLinux61FindsMembersOfSets(t *testing.T) {
+	b := newBoot(t, linux61)
+	b.tests(t, "xdprows", "./internal/bench/xdprows", "TestProgramsFindWhatPrefixesCoverAfterEachChange")
+	report(t, b.run(t), "xdprows")
+}
