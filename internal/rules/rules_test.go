@@ -82,6 +82,7 @@ func TestImportsFollowTheTableOfPackages(t *testing.T) {
 		"xdp/dispatcher":    {"internal/trust"},
 		"xdp/links":         {},
 		"xdp/fold":          {"internal/insn"},
+		"xdp/members":       {},
 		"xdp/tree":          {},
 		"dataplane":         {"dataplane/flow", "internal/spelling", "probe", "shm"},
 		"ibv":               {"probe", "ibv/internal/abi", "internal/trust"},

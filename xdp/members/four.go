@@ -132,18 +132,19 @@ func (s *Set) lined(addr uint32) (*sixteen, error) {
 		x = new(sixteen)
 		s.sixteens[addr>>topBits] = x
 	}
-	if x.line != 0 {
+	entry := &s.lineOf[addr>>topBits]
+	if *entry != none {
 		return x, nil
 	}
 	if s.layout.flat() != 0 {
-		x.line = addr>>topBits + some
+		*entry = addr>>topBits + some
 		return x, nil
 	}
 	line, ok := take(&s.freeLines, &s.usedLines, s.layout.lineCount)
 	if !ok {
 		return nil, ErrFull
 	}
-	x.line = line + some // all its codes are 0
+	*entry = line + some // all its codes are 0
 	return x, nil
 }
 
@@ -152,10 +153,11 @@ func (s *Set) unlined(x *sixteen, addr uint32) {
 	if x.n > 0 {
 		return
 	}
+	entry := &s.lineOf[addr>>topBits]
 	if s.layout.flat() == 0 {
-		s.oldLines = append(s.oldLines, x.line-some)
+		s.oldLines = append(s.oldLines, *entry-some)
 	}
-	x.line = 0
+	*entry = none
 	s.renewTop(addr, topBits)
 }
 
@@ -221,7 +223,7 @@ func (s *Set) renewSlots(x *sixteen, addr uint32, length int) {
 
 // renewLine makes the codes of a prefix longer than 16 bits again.
 func (s *Set) renewLine(x *sixteen, addr uint32, length int) {
-	first := s.base + s.layout.lines + int(x.line-some)*lineWords
+	first := s.base + s.layout.lines + int(s.lineOf[addr>>topBits]-some)*lineWords
 	var at int
 	var mask, v uint64
 	each(addr, length, 24, func(a uint32) {
@@ -250,27 +252,30 @@ func (s *Set) flushBits(at int, mask, v uint64) {
 
 // renewTop makes the entries of a prefix of up to 16 bits again.
 func (s *Set) renewTop(addr uint32, length int) {
-	node := nodeShort(addr, length)
+	node := nodeShort(addr, min(length, topBits-1))
 	s.renewBelow(node, covered(s.short[:], node))
 }
 
-// renewBelow makes the entries below a node again. is says whether an element covers the node.
+// renewBelow makes the words of the top below a node again. is says whether an element covers the node. A prefix of 0 bits has all
+// 32,768 words, so this is the longest change.
 func (s *Set) renewBelow(node uint32, is bool) {
-	if node < topEntries {
-		for child := 2 * node; child <= 2*node+1; child++ {
-			s.renewBelow(child, is || hasNode(s.short[:], child))
-		}
+	left, right := 2*node, 2*node+1
+	if left < topEntries {
+		s.renewBelow(left, is || hasNode(s.short[:], left))
+		s.renewBelow(right, is || hasNode(s.short[:], right))
 		return
 	}
-	i := node - topEntries
-	entry := uint64(none)
-	if x := s.sixteens[i]; is {
-		entry = all
-	} else if x != nil {
-		entry = uint64(x.line)
+
+	i := left - topEntries
+	word := uint64(s.topEntry(left, i, is)) | uint64(s.topEntry(right, i+1, is))<<32
+	s.setBits(s.base+s.layout.top+int(i/2), ^uint64(0), word)
+}
+
+func (s *Set) topEntry(node, i uint32, is bool) uint32 {
+	if is || hasNode(s.short[:], node) {
+		return all
 	}
-	shift := i & 1 * 32
-	s.setBits(s.base+s.layout.top+int(i/2), 0xffffffff<<shift, entry<<shift)
+	return s.lineOf[i]
 }
 
 // all4 yields the elements of IPv4.

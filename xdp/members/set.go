@@ -33,6 +33,7 @@ type Set struct {
 	// What the set has, beside the tables.
 	short    [2 * topEntries / 64]uint64 // IPv4 prefixes of up to 16 bits: a tree of bits, the root is bit 1
 	sixteens []*sixteen                  // by the first 16 bits; nil: no longer prefix was ever there
+	lineOf   []uint32                    // by the first 16 bits: the entry of the top, unless a prefix of up to 16 bits covers it
 	slots4   slots
 	slots6   slots
 	atLevel  [levels]int       // IPv6 prefixes shorter than 32 bits, by level
@@ -57,7 +58,6 @@ type sixteen struct {
 	own  [32]uint64 // prefixes of 17 to 26 bits: a tree of bits, whose root is bit 1
 	live [256]uint8 // by the next 8 bits: slots with an address
 	n    int        // elements of 17 bits and more
-	line uint32     // its entry of the top; 0: it has no line
 }
 
 // New returns an empty set whose tables are in words from base on. Those words are 0. base is not 0, and a multiple of 8.
@@ -74,6 +74,7 @@ func New(words []uint64, base int, shape Shape, secret Secret) (*Set, error) {
 	s := &Set{words: words, base: base, layout: l, secret: secret}
 	if shape.IPv4 > 0 {
 		s.sixteens = make([]*sixteen, topEntries)
+		s.lineOf = make([]uint32, topEntries)
 		s.slots4 = newSlots(base+l.slots4, l.home4)
 	}
 	if shape.IPv6 > 0 {

@@ -74,6 +74,7 @@ const (
 	membersMapMembersPackets   = "members_packets"
 	membersProgMembersBylength = "members_bylength"
 	membersProgMembersCodes    = "members_codes"
+	membersProgMembersLoad     = "members_load"
 	membersProgMembersMulti    = "members_multi"
 	membersProgMembersNone     = "members_none"
 	membersProgMembersOurs4    = "members_ours4"
@@ -134,6 +135,7 @@ type membersSpecs struct {
 type membersProgramSpecs struct {
 	MembersBylength *ebpf.ProgramSpec `ebpf:"members_bylength"`
 	MembersCodes    *ebpf.ProgramSpec `ebpf:"members_codes"`
+	MembersLoad     *ebpf.ProgramSpec `ebpf:"members_load"`
 	MembersMulti    *ebpf.ProgramSpec `ebpf:"members_multi"`
 	MembersNone     *ebpf.ProgramSpec `ebpf:"members_none"`
 	MembersOurs4    *ebpf.ProgramSpec `ebpf:"members_ours4"`
@@ -221,6 +223,7 @@ type membersVariables struct {
 type membersPrograms struct {
 	MembersBylength *ebpf.Program `ebpf:"members_bylength"`
 	MembersCodes    *ebpf.Program `ebpf:"members_codes"`
+	MembersLoad     *ebpf.Program `ebpf:"members_load"`
 	MembersMulti    *ebpf.Program `ebpf:"members_multi"`
 	MembersNone     *ebpf.Program `ebpf:"members_none"`
 	MembersOurs4    *ebpf.Program `ebpf:"members_ours4"`
@@ -233,6 +236,7 @@ func (p *membersPrograms) Close() error {
 	return _MembersClose(
 		p.MembersBylength,
 		p.MembersCodes,
+		p.MembersLoad,
 		p.MembersMulti,
 		p.MembersNone,
 		p.MembersOurs4,

@@ -230,11 +230,15 @@ func TestCandidatesOfSetsAgree(t *testing.T) {
 			{"lengths behind a bitmap of 24 bits", func() *loser { return byLength(s.prefixes, 24) }},
 			{"codes of 2^24 prefixes", func() *loser { return codes(s.prefixes) }},
 			{"multibit trie", func() *loser { return multibit(s.prefixes) }},
+			{floor, func() *loser { l := codes(s.prefixes); l.program = "members_load"; return l }},
 		} {
 			runCandidate(t, cpus[0], measured, set.name, s, traces, l.name, "", l.fill)
 		}
 	}
 }
+
+// floor finds nothing: it loads one line of the slots of the codes for each address.
+const floor = "one load"
 
 var kinds = []string{packetsMiss, packetsHit, packetsNear}
 
@@ -302,7 +306,7 @@ func compareCandidate(t *testing.T, cpu int, measured bool, set string, s member
 			t.Fatal(err)
 		}
 		n, err := r.found(t.Context(), program)
-		if want := map[bool]uint64{true: memberPackets}[kind == packetsHit]; err != nil || n != want {
+		if want := map[bool]uint64{true: memberPackets}[kind == packetsHit]; err != nil || n != want && name != floor {
 			t.Errorf("%s, %s, %s: %d addresses are in the set, want %d; %v", set, name, kind, n, want, err)
 		}
 		if !measured {
@@ -320,7 +324,7 @@ func compareCandidate(t *testing.T, cpu int, measured bool, set string, s member
 		if err != nil {
 			t.Error(err)
 		}
-		line += fmt.Sprintf("  %s %6.1f (%.1f)", kind, ns[0]-ns[1], ns[1])
+		line += fmt.Sprintf("  %s %6.1f times %.1f ns", kind, (ns[0]-ns[1])/ns[1], ns[1])
 	}
 	t.Log(line)
 }

@@ -269,4 +269,17 @@ int members_codes(struct xdp_md *ctx)
 	return keep(i, members_coded((__u32)t->lo));
 }
 
+/* The floor: one load of a random line of the slots. */
+SEC("xdp.frags")
+int members_load(struct xdp_md *ctx)
+{
+	NEXT(i, t)
+	__u64 line = members_l.slots + (members_hash((__u32)t->lo) >> members_l.shift) * 64;
+
+	asm volatile("" : "+r"(line));
+	if (line > members_l.last)
+		return XDP_ABORTED;
+	return keep(i, *(volatile __u64 *)((void *)members_words + line) >> 63);
+}
+
 char _license[] SEC("license") = "Dual BSD/GPL";
