@@ -21,7 +21,7 @@ struct ft_set {
 	__u32 slots6;
 	__u32 shift6;
 	__u32 entries;
-	__u32 flat; /* 1: the number of a line is the first 16 bits */
+	__u32 flat; /* 1: there is a line for each 16 bits */
 };
 
 #define FT_LEVELS 26
@@ -72,12 +72,18 @@ static __always_inline _Bool ft_member4(const __u32 number, __u32 address)
 
 	if (!base)
 		return 0;
-	const __u64 entry = (__u32)(*FT_MEMBERS(base + set->top + (a >> 17) * 8) >> (a >> 16 & 1) * 32);
+	__u64 entry, line;
 
+	/* Of a great set, no place depends on a load: the CPU predicts what the loads say, and waits for all at once. */
+	if (set->flat) {
+		entry = *FT_MEMBERS(base + set->top + (a >> 21) * 8) >> (a >> 15 & 62) & 3;
+		line = a >> 16;
+	} else {
+		entry = (__u32)(*FT_MEMBERS(base + set->top + (a >> 17) * 8) >> (a >> 16 & 1) * 32);
+		line = entry - FT_SOME;
+	}
 	if (entry <= FT_ALL)
 		return entry;
-	/* Of a great set, no place depends on a load: the CPU predicts what the loads say, and waits for all at once. */
-	const __u64 line = set->flat ? a >> 16 : entry - FT_SOME;
 	const __u64 code = *FT_MEMBERS(base + set->lines + line * FT_LINE + (a >> 13 & 7) * 8) >>
 			   (a >> 7 & 62) & 3;
 

@@ -136,7 +136,7 @@ func (s *Set) lined(addr uint32) (*sixteen, error) {
 	if *entry != none {
 		return x, nil
 	}
-	if s.layout.flat() != 0 {
+	if s.layout.flat() {
 		*entry = addr>>topBits + some
 		return x, nil
 	}
@@ -154,7 +154,7 @@ func (s *Set) unlined(x *sixteen, addr uint32) {
 		return
 	}
 	entry := &s.lineOf[addr>>topBits]
-	if s.layout.flat() == 0 {
+	if !s.layout.flat() {
 		s.oldLines = append(s.oldLines, *entry-some)
 	}
 	*entry = none
@@ -252,30 +252,48 @@ func (s *Set) flushBits(at int, mask, v uint64) {
 
 // renewTop makes the entries of a prefix of up to 16 bits again.
 func (s *Set) renewTop(addr uint32, length int) {
-	node := nodeShort(addr, min(length, topBits-1))
+	node := nodeShort(addr, min(length, topBits-s.layout.topShift()))
 	s.renewBelow(node, covered(s.short[:], node))
 }
 
 // renewBelow makes the words of the top below a node again. is says whether an element covers the node. A prefix of 0 bits has all
-// 32,768 words, so this is the longest change.
+// words, so this is the longest change.
 func (s *Set) renewBelow(node uint32, is bool) {
-	left, right := 2*node, 2*node+1
-	if left < topEntries {
-		s.renewBelow(left, is || hasNode(s.short[:], left))
-		s.renewBelow(right, is || hasNode(s.short[:], right))
+	shift := s.layout.topShift()
+	if node < topEntries>>shift {
+		for child := 2 * node; child <= 2*node+1; child++ {
+			s.renewBelow(child, is || hasNode(s.short[:], child))
+		}
 		return
 	}
 
-	i := left - topEntries
-	word := uint64(s.topEntry(left, i, is)) | uint64(s.topEntry(right, i+1, is))<<32
-	s.setBits(s.base+s.layout.top+int(i/2), ^uint64(0), word)
+	above := 0
+	for i := 1; i <= shift; i++ {
+		if first := node << i; s.short[first/64]>>(first%64)&(1<<(1<<i)-1) != 0 {
+			above = shift // some prefix longer than the node's covers a part of the word
+		}
+	}
+	width := 64 >> shift
+	var word uint64
+	for i := range uint32(1) << shift {
+		word |= uint64(s.topEntry(node<<shift|i, above, is)) << (int(i) * width)
+	}
+	s.setBits(s.base+s.layout.top+int(node-topEntries>>shift), ^uint64(0), word)
 }
 
-func (s *Set) topEntry(node, i uint32, is bool) uint32 {
-	if is || hasNode(s.short[:], node) {
-		return all
+// topEntry returns the entry of a node of 16 bits. is says whether an element covers the node so many lengths above it.
+func (s *Set) topEntry(node uint32, above int, is bool) uint32 {
+	for i := 0; i < above && !is; i++ {
+		is = hasNode(s.short[:], node>>i)
 	}
-	return s.lineOf[i]
+	switch line := s.lineOf[node-topEntries]; {
+	case is:
+		return all
+	case line != none && s.layout.flat():
+		return some
+	default:
+		return line
+	}
 }
 
 // all4 yields the elements of IPv4.

@@ -23,7 +23,7 @@ const (
 const (
 	none = 0
 	all  = 1
-	some = 2 // of a code; an entry of the top has the number of a line, from 2 on
+	some = 2 // an entry of 32 bits has the number of a line, from 2 on
 )
 
 // dead marks a slot that was used. Lines behind it may belong to its home.
@@ -55,8 +55,8 @@ func (s Shape) layout() layout {
 		return at
 	}
 	if s.IPv4 > 0 {
-		l.top = take(topEntries / 2)
 		l.lineCount = min(s.IPv4, topEntries)
+		l.top = take(topEntries >> l.topShift())
 		l.lines = take(l.lineCount * lineWords)
 		l.home4 = homeBits(s.IPv4)
 		l.slots4 = take((1<<l.home4 + scanLines - 1) * lineWords)
@@ -72,12 +72,16 @@ func (s Shape) layout() layout {
 	return l
 }
 
-// flat is 1 if there is a line for each 16 bits. Its place then does not depend on the top, and programs wait for one load less.
-func (l *layout) flat() uint32 {
-	if l.lineCount == topEntries {
-		return 1
+// flat reports whether there is a line for each 16 bits. The place of a line then does not depend on the top, and programs wait for
+// one load less. The top has codes of two bits, which the first level of the cache holds.
+func (l *layout) flat() bool { return l.lineCount == topEntries }
+
+// topShift is the binary logarithm of the entries in a word of the top.
+func (l *layout) topShift() int {
+	if l.flat() {
+		return 5
 	}
-	return 0
+	return 1
 }
 
 // homeBits leaves at least half of the slots free.
@@ -137,7 +141,7 @@ type Constants struct {
 	Filter, FilterShift uint32
 	Slots6, Shift6      uint32
 	Entries             uint32
-	Flat                uint32 // 1: the number of a line is the first 16 bits
+	Flat                uint32 // 1: there is a line for each 16 bits
 }
 
 // Last returns the constant ft_members_last of bpf/members.h for a memory of so many words.
@@ -146,6 +150,10 @@ func Last(words int) uint32 { return uint32((words - lineWords) * 8) }
 // Constants returns the constants of all sets of a shape and a secret that are published in the word root of the memory.
 func (s Shape) Constants(secret Secret, root int) Constants {
 	l := s.layout()
+	var flat uint32
+	if l.flat() {
+		flat = 1
+	}
 	return Constants{
 		Mul:         secret.Mul,
 		Fold:        secret.Fold,
@@ -159,6 +167,6 @@ func (s Shape) Constants(secret Secret, root int) Constants {
 		Slots6:      uint32(l.slots6 * 8),
 		Shift6:      uint32(64 - l.home6),
 		Entries:     uint32(l.entries * 8),
-		Flat:        l.flat(),
+		Flat:        flat,
 	}
 }

@@ -47,13 +47,16 @@ func (r *reader) has4(a uint32) bool {
 	}
 
 	addr := uint64(a)
-	entry := r.load(base+uint64(c.Top)+addr>>17*8) >> (addr >> 16 & 1 * 32) & 0xffffffff
+	var entry, line uint64
+	if c.Flat != 0 {
+		entry = r.load(base+uint64(c.Top)+addr>>21*8) >> (addr >> 15 & 62) & 3
+		line = addr >> 16
+	} else {
+		entry = r.load(base+uint64(c.Top)+addr>>17*8) >> (addr >> 16 & 1 * 32) & 0xffffffff
+		line = entry - some
+	}
 	if entry <= all {
 		return entry == all
-	}
-	line := entry - some
-	if c.Flat != 0 {
-		line = addr >> 16
 	}
 	code := r.load(base+uint64(c.Lines)+line*lineWords*8+addr>>13&7*8) >> (addr >> 7 & 62) & 3
 	if code <= all {

@@ -185,7 +185,7 @@ func checkEmptied(t *testing.T, r *region, live prefixes) {
 	}
 	r.Reclaim()
 	l := r.layout
-	for _, table := range []struct{ at, n int }{{0, lineWords}, {l.top, topEntries / 2}, {l.lines, l.lineCount * lineWords}, {l.filter, 1 << (l.filterBits - 1)}} {
+	for _, table := range []struct{ at, n int }{{0, lineWords}, {l.top, topEntries >> l.topShift()}, {l.lines, l.lineCount * lineWords}, {l.filter, 1 << (l.filterBits - 1)}} {
 		for i, w := range r.words[r.base+table.at:][:table.n] {
 			if w != 0 {
 				t.Fatalf("word %d of the table at %d is %#x in an empty set", i, table.at, w)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/xdp/fold"
 	"github.com/flowtally/flowtally/xdp/members"
 )
 
@@ -146,6 +147,14 @@ func newMemberRig(o memberSections) (_ *memberRig, err error) {
 	if o.keep {
 		if err := spec.Variables["members_keep"].Set(uint32(1)); err != nil {
 			return nil, fmt.Errorf("setting the constants of the trace: %w", err)
+		}
+	}
+	// As package xdp loads its programs.
+	for name, p := range spec.Programs {
+		for _, constants := range []string{"ft_sets", "ft_members_last", "members_l", "members_keep"} {
+			if p.Instructions, err = fold.Program(p.Instructions, spec.Variables[constants]); err != nil {
+				return nil, fmt.Errorf("folding the constants %s of program %s: %w", constants, name, err)
+			}
 		}
 	}
 	r.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: sections})
