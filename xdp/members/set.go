@@ -22,8 +22,8 @@ var (
 	ErrFresh = errors.New("members: the element overlaps one that was just added")
 )
 
-// Set is a set of prefixes, and its only writer. Its methods are not safe for concurrent use, except [Set.Words] readers: programs and
-// [Lookup] may read the memory at any time.
+// Set is a set of prefixes, and its only writer. Its methods are not safe for concurrent use. Programs and [Lookup] may read the memory
+// at any time.
 type Set struct {
 	words  []uint64 // of the memory, from its start
 	base   int      // word of the first table

@@ -28,6 +28,12 @@
 //     classifies (src/acl.c, compiled when the row is prepared; --peers).
 //   - xdp.vs.lpm.N: destination prefixes, the longest of which counts a packet, against the kernel's LPM trie and a per-CPU
 //     array (bpf/lpm.bpf.c), both above the empty program. Opening the row compares the counts of each prefix.
+//   - xdp.set.S.K: an address in a set of prefixes (package members), against the kernel's LPM trie with the same elements, both above
+//     a program that only takes the address from the trace (bpf/members.bpf.c). S is the set: single addresses (hosts), lengths of a
+//     blocklist (list), IPv6, and IPv6 of lengths that somebody chose (levels). K says whose addresses they are: of anybody (miss), in
+//     the set (hit), or beside an element (near). Opening the row compares the answers.
+//   - xdp.set.change: an element removed or added in turns, in a set of a million and in one of a thousand.
+//   - xdp.set.load: a million elements from nothing into the kernel's memory, against one batch for the LPM trie.
 //   - xdp.worst.*: the packet that costs most of those that a search finds, over ordinary sets, ClassBench's and sets that
 //     somebody chose to make the classifier slow; the whole program against an empty one. xdp.worst.ipv6.extensions: eight
 //     extension headers, against none.

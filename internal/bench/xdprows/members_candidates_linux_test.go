@@ -312,14 +312,19 @@ func compareCandidate(t *testing.T, cpu int, measured bool, set string, s member
 		if !measured {
 			continue
 		}
+		// Whoever shares the core makes the program without a set slower, too: the try with the quickest of those counts.
 		var ns [2]float64
 		err = bench.Pinned(cpu, func() {
-			costs, err := bench.InTurns(15, side(t.Context(), r, program), side(t.Context(), r, "members_none"))
-			if err != nil {
-				t.Error(err)
-				return
+			for range 10 {
+				costs, err := bench.InTurns(9, side(t.Context(), r, program), side(t.Context(), r, "members_none"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ns[1] == 0 || costs[1] < ns[1] {
+					copy(ns[:], costs)
+				}
 			}
-			copy(ns[:], costs)
 		})
 		if err != nil {
 			t.Error(err)

@@ -69,7 +69,7 @@ func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.CPUs(t, 2)
 	rows := slices.DeleteFunc(Rows(), func(r bench.Row) bool {
-		long := strings.HasSuffix(r.Name, ".10k") && (strings.HasPrefix(r.Name, "xdp.classbench.") || strings.HasPrefix(r.Name, "xdp.worst.")) || strings.Contains(r.Name, ".16k") // the same code as others
+		long := strings.HasSuffix(r.Name, ".10k") && (strings.HasPrefix(r.Name, "xdp.classbench.") || strings.HasPrefix(r.Name, "xdp.worst.")) || strings.Contains(r.Name, ".16k") || strings.HasPrefix(r.Name, "xdp.set.") // the same code as others
 		return r.Peers != "" || long
 	})
 	rows = rowtest.NotInBenchShort(t, rows)
@@ -83,6 +83,34 @@ func TestRowsAreMeasured(t *testing.T) {
 			continue
 		}
 		t.Logf("%s: %.2f ns against %.2f, ratio %.2f", r.Name, *r.Ours, *r.RefNS, *r.Ratio)
+	}
+}
+
+// TestSetsOfPrefixesAreMeasured opens the sides of the rows about sets over fewer elements.
+func TestSetsOfPrefixesAreMeasured(t *testing.T) {
+	need.BPF(t)
+	rows := map[string]opener{"change": openMemberChange(2000, 100), "load": openMemberLoad(2000)}
+	for name, draw := range memberSets() {
+		for _, kind := range kinds {
+			rows[name+"."+kind] = openMembers(2000, draw, kind)
+		}
+	}
+	for name, open := range rows {
+		sides, err := open(t.Context(), bench.Env{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, side := range []bench.Side{sides.Ours, sides.Ref} {
+			if ns, err := side(t.Context(), sides.N); err != nil || ns <= 0 {
+				t.Errorf("%s: %v ns, %v", name, ns, err)
+			}
+		}
+		if sides.Close != nil {
+			if err := sides.Close(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 
