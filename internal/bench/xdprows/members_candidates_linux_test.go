@@ -2,6 +2,7 @@ package xdprows
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -10,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"encoding/binary"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/need"
