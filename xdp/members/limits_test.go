@@ -86,3 +86,38 @@ func TestOneChangeStoresFewWords(t *testing.T) {
 		}
 	}
 }
+
+// Keys in a row are what a network has, and what an attacker with one prefix can get banned. Under no secret do they crowd a few lines.
+func TestElementsInARowHaveASlotUnderManySecrets(t *testing.T) {
+	const n = 1 << 15
+	var last uint64
+	for range 10 {
+		for _, step := range []int{5, 8, 12, 16} { // bits from one IPv4 address to the next; 5: each has a slot of its own
+			r := newRegion(t, Shape{IPv4: n, IPv6: n})
+			for i := range uint64(n) {
+				v := uint32(i<<step | i>>(32-step))
+				a := netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+				if _, err := r.Add(netip.PrefixFrom(a, 32)); err != nil {
+					t.Fatalf("after %d elements of IPv4 2^%d apart: %v", i, step, err)
+				}
+				b := prefix6(0x2001_0db8_0000_0000+i<<(step-5), i<<(4*step), 0, 0, 0).Addr()
+				if _, err := r.Add(netip.PrefixFrom(b, 128)); err != nil {
+					t.Fatalf("after %d elements of IPv6 2^%d apart: %v", i, step-5, err)
+				}
+			}
+			last = max(last, r.longest())
+		}
+	}
+	t.Logf("a key is at most %d lines behind its home", last)
+}
+
+// longest returns how many lines the key that is farthest from its home lies behind it.
+func (r *region) longest() (lines uint64) {
+	for place, own := range r.slots4.own {
+		if own != 0 {
+			home := r.secret.hash4(r.words[r.slots4.at+place]>>32) >> (64 - r.layout.home4)
+			lines = max(lines, uint64(place/lineWords)-home)
+		}
+	}
+	return lines
+}
