@@ -29,7 +29,7 @@ func TestXDPCountsExactlyBesideRXE(t *testing.T) {
 	b.rdmaCore(t)
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestVerbs.*|TestPingpongOfRDMACoreWorks|TestCountedByXDPBesideRXE|TestRDMAAloneCountsNothingAndSaysWhy|TestRemovalOfAnUnusedDeviceDoesNotWait|TestDoctorSeesRXE|TestSlavesOfABondCountItsPackets|TestRXEOfASlaveNamesTheBond",
-		"FLOWTALLY_GUEST_SOFT="+b.softwareNIC(t))
+		"FLOWTALLY_GUEST_UVERBS="+b.uverbs(t))
 	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("20", "8"), need.Env+"=all")
 	res := b.run(t)
 	report(t, res, "guest")
@@ -46,20 +46,18 @@ func TestQueuePairsOfRXEAreCountedExactly(t *testing.T) {
 	report(t, b.run(t), "guest")
 }
 
-// softwareNIC packs the software libibverbs and libmlx5, and returns their directory.
-func (b *boot) softwareNIC(t *testing.T) string {
+// uverbs packs the uverbs kernel in software, and returns its path.
+func (b *boot) uverbs(t *testing.T) string {
 	t.Helper()
 	libs, err := ibvtest.Build(filepath.Join(b.bin, "soft"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const dir = "/usr/lib/flowtally-soft"
-	for _, lib := range []string{libs.Verbs, libs.MLX5} {
-		if err := b.image.Program(lib, filepath.Join(dir, filepath.Base(lib)), b.roots...); err != nil {
-			t.Fatal(err)
-		}
+	const path = "/usr/lib/flowtally-soft/uverbs.so"
+	if err := b.image.Program(libs.Kernel, path, b.roots...); err != nil {
+		t.Fatal(err)
 	}
-	return dir
+	return path
 }
 
 // rdmaCore packs the distribution's rdma-core as far as rxe needs it: the libraries, of which
@@ -72,14 +70,17 @@ func (b *boot) rdmaCore(t *testing.T) {
 	}
 	b.roots = append(dirs, b.roots...)
 	providers, programs := dirs[1], dirs[2]
-	b.image.File(filepath.Join(providers, "etc/libibverbs.d/rxe.driver"), "/etc/libibverbs.d/rxe.driver", 0o644)
-	found, err := filepath.Glob(filepath.Join(providers, "usr/lib/*/libibverbs/librxe-rdmav*.so"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("the provider of rxe: %v, %v", found, err)
-	}
-	guest := found[0][len(providers):]
-	if err := b.image.Program(found[0], guest, b.roots...); err != nil {
-		t.Fatal(err)
+	for _, provider := range []string{"rxe", "mlx5"} {
+		file := filepath.Join("etc/libibverbs.d", provider+".driver")
+		b.image.File(filepath.Join(providers, file), "/"+file, 0o644)
+		found, err := filepath.Glob(filepath.Join(providers, "usr/lib/*/libibverbs/lib"+provider+"-rdmav*.so"))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("the provider of %s: %v, %v", provider, found, err)
+		}
+		guest := found[0][len(providers):]
+		if err := b.image.Program(found[0], guest, b.roots...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// libmlx5 too, which is asked about every device whether it offers DevX.
 	for _, name := range []string{"libibverbs.so.1", "libmlx5.so.1"} {

@@ -107,9 +107,22 @@ __attribute__((format(printf, 2, 3))) static int link_to(const char *target, con
 	return err;
 }
 
+/* The interface of the port's GIDs: the bond of a slave, as roce_gid_mgmt.c of the kernel has it. */
+static const char *gid_netdev(const struct uv_device *d, char bond[160])
+{
+	char path[96];
+	snprintf(path, sizeof(path), "/sys/class/net/%s/bonding_slave/../master", d->netdev);
+	ssize_t n = readlink(path, bond, 159);
+	if (n <= 0)
+		return d->netdev;
+	bond[n] = 0;
+	const char *name = strrchr(bond, '/');
+	return name ? name + 1 : bond;
+}
+
 static int add(const struct uv_device *d)
 {
-	char text[128];
+	char text[128], bond[160];
 	uint8_t gid[16];
 	const struct identity *id = identities;
 	while (strncmp(d->name, id->prefix, strlen(id->prefix)))
@@ -134,7 +147,7 @@ static int add(const struct uv_device *d)
 	memcpy(text, "fe80:0000:0000:0000:", 20);
 	err = err ? err : fill(text, "infiniband/%s/ports/1/gids/0", d->name);
 	err = err ? err : fill("RoCE v2", "infiniband/%s/ports/1/gid_attrs/types/0", d->name);
-	err = err ? err : fill(d->netdev, "infiniband/%s/ports/1/gid_attrs/ndevs/0", d->name);
+	err = err ? err : fill(gid_netdev(d, bond), "infiniband/%s/ports/1/gid_attrs/ndevs/0", d->name);
 	err = err ? err : fill("0", "infiniband/%s/device/net/%s/dev_port", d->name, d->netdev);
 	return err ? err : link_to(id->driver, "infiniband/%s/device/driver", d->name);
 }
@@ -142,14 +155,15 @@ static int add(const struct uv_device *d)
 /* The devices that are listed, as one text. */
 static char *text_of(const struct uv_device *devices)
 {
-	char *text = NULL;
+	char *text = NULL, bond[160];
 	size_t size;
 	FILE *f = open_memstream(&text, &size);
 	if (!f)
 		return NULL;
 	for (const struct uv_device *d = devices; d; d = d->next)
 		if (!d->unlisted)
-			fprintf(f, "%u %s=%s %02x%02x%02x\n", d->number, d->name, d->netdev, d->mac[3], d->mac[4], d->mac[5]);
+			fprintf(f, "%u %s=%s %s %02x%02x%02x\n", d->number, d->name, d->netdev, gid_netdev(d, bond), d->mac[3], d->mac[4],
+				d->mac[5]);
 	fclose(f);
 	return text;
 }

@@ -4,7 +4,7 @@
 //
 //	FLOWTALLY_GUEST_BIN  directory of the project's programs
 //	FLOWTALLY_GUEST_RXE  not empty where the kernel has rdma_rxe loaded
-//	FLOWTALLY_GUEST_SOFT directory of the software libibverbs and libmlx5
+//	FLOWTALLY_GUEST_UVERBS path of the uverbs kernel in software
 //	FLOWTALLY_GUEST_PROGRAM what TestSCTPLeavesWhole attaches: empty, flowtally or pull
 //	FLOWTALLY_GUEST_ONLY a regular expression: the rows MODE/SCENARIO that TestTrafficPassesUnharmedAndIsCounted runs
 //	FLOWTALLY_GUEST_HARM not empty where TestTrafficPassesUnharmedAndIsCounted runs the rows that harm the kernel, too
