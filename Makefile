@@ -85,7 +85,7 @@ programs:
 	@umask 022; cgo=$${CGO_ENABLED:-1}; $(CC_WORKS); [ $$have = 1 ] || cgo=0; \
 	CGO_ENABLED=$$cgo .ci/build "$(GO)" -tags=$(TAGS) -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin
 
-build: programs ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the software RDMA library
+build: programs ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the uverbs kernel in software
 	@umask 022; $(CC_WORKS); \
 	if [ $$have = 1 ]; then CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest >/dev/null; \
 		$$cc -std=c11 $(CFLAGS) -fPIC -fvisibility=hidden -Ishm/include -shared -Wl,-soname,$(SONAME) -Wl,-Bsymbolic-functions -Wl,-z,defs -Wl,-z,nodelete \

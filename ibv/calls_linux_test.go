@@ -14,7 +14,7 @@ import (
 
 // Pollers read for as long as the instance runs.
 func TestReadAllocatesNothing(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	n := b.counters(both...)
 	b.flow(n, b.toUs())
 	values, wc := make([]uint64, 2), make([]WC, 4)
@@ -49,7 +49,7 @@ func until(stop <-chan struct{}, fn func()) {
 // For the race detector: goroutines make and read flows, one waits for events, and closers come too
 // early.
 func TestMakersReadersAndClosersShareOneDevice(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	shared := b.counters(both...)
 	b.flow(shared, b.toUs())
 	stop := make(chan struct{})
@@ -97,7 +97,7 @@ func TestMakersReadersAndClosersShareOneDevice(t *testing.T) {
 // while other goroutines read it and try to close it.
 func TestCompCntrIsExactWhileQueuePairsPostAtOnce(t *testing.T) {
 	const batches, batch = 100, 16
-	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Shim})
 	k, m := b.compCntr(), b.region()
 	var workers, watchers sync.WaitGroup
 	stop := make(chan struct{})
@@ -153,7 +153,7 @@ func TestCompCntrIsExactWhileQueuePairsPostAtOnce(t *testing.T) {
 }
 
 func TestCloseEndsNextEvent(t *testing.T) {
-	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
+	b := newLibrary(t, newWire(t), "")
 	b.open()
 	got := make(chan error)
 	go func() {
@@ -170,7 +170,7 @@ func TestCloseEndsNextEvent(t *testing.T) {
 // The C side would misread an object of another device or of the wrong type, so Go must refuse it
 // first.
 func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	if _, err := b.pd.CreateQP(QPOptions{Type: QPTRC, Cap: smallCap}); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("a queue pair without completion queues: %v", err)
 	}

@@ -280,8 +280,10 @@ var capsStatements = []statement{
 
 // rdma-core 44 lacks the symbols.
 func TestCompCntrsOfOldLibrariesAreNotSupported(t *testing.T) {
-	libs := softLibs(t)
-	b := newData(t, newWire(t), Options{Library: libs.Verbs44, EFA: libs.EFA})
+	b := newData(t, newWire(t), Options{EFA: softLibs(t).Shim})
+	if b.lib.has("ibv_create_comp_cntr") {
+		t.Skip("the host's rdma-core has completion counters")
+	}
 	_, err := b.ctx.QueryCompCntrCaps()
 	wantErrno(t, err, "ibv_query_comp_cntr_caps", syscall.ENOSYS)
 	_, err = b.ctx.CreateCompCntr(CompCntrOptions{})

@@ -73,7 +73,7 @@ func (m *cntrModel) holds(k int, open []bool) bool {
 func TestCompCntrsEqualTheModel(t *testing.T) {
 	const supported = localOps | QPAttachCompCntrOpRemoteRDMAWrite
 	const modulus = 4
-	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs},
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Shim},
 		"COMP_CNTR_MAX", "3", "COMP_CNTR_OPS", "send,recv,rdma_read,rdma_write,remote_rdma_write")
 	m := b.region()
 	moves, wraps := 0, 0

@@ -20,7 +20,7 @@ func TestCompCntrsFollowTheirManualPages(t *testing.T) {
 	for _, s := range slices.Concat(draftStatements, mergedAttachStatements, mergedCreateStatements, capsStatements) {
 		t.Run(s.at, func(t *testing.T) {
 			t.Log(s.says)
-			s.shows(t, newData(t, wire, Options{Library: libs.Verbs}, s.env...))
+			s.shows(t, newData(t, wire, Options{Library: libs.Shim}, s.env...))
 		})
 	}
 }

@@ -20,8 +20,7 @@ import (
 // without the flag fills it.
 func TestKernelPreferCachedReadsTheCacheOfTheDriver(t *testing.T) {
 	overKernel(t, ibvtest.Env{Mutant: "read_cache"}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
-		b := newBench(t, newWire(t), "")
+		b := newBench(t, newWire(t))
 		n := b.counters(both...)
 		b.flow(n, b.toUs())
 		b.send(frame100(b), 2)

@@ -82,7 +82,7 @@ var efaMethods = strings.NewReplacer(
 	"ibv_read_comp_cntr=ENOMEM,", "", "ibv_read_err_comp_cntr=EFAULT,", "",
 )
 
-// efaStatements are the statements that an EFA of rdma-core 65 meets in another way than the software library. says is the
+// efaStatements are the statements that an EFA of rdma-core 65 meets in another way than a ConnectX behind the shim. says is the
 // difference.
 var efaStatements = map[string]statement{
 	"003:102": {says: "the kernel looks the counter's handle up among those of the queue pair's context: ENOENT or EINVAL by the object that has the number there",

@@ -15,7 +15,6 @@ import (
 // the ring, as source cq_ring does, and by the entry of a collapsed queue. The three counts are equal. Times are not tested.
 func TestKernelCostOfCountingCompletions(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		r := newCollapsedRig(t)
 		const rounds, batch = 500, 64
 		var took [3]time.Duration

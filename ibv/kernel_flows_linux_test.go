@@ -14,7 +14,6 @@ import (
 // Each statement of the references 000 to 002 is shown over the real libibverbs and libmlx5 of each release.
 func TestKernelFlowsFollowTheirManualPages(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		wire := newWire(t)
 		shown := 0
 		for _, s := range slices.Concat(attachStatements, createStatements, readStatements) {
@@ -24,7 +23,7 @@ func TestKernelFlowsFollowTheirManualPages(t *testing.T) {
 					return
 				}
 				t.Log(s.says)
-				s.shows(t, newBench(t, wire, "", s.env...))
+				s.shows(t, newBench(t, wire, s.env...))
 				shown++
 			})
 		}
@@ -35,7 +34,6 @@ func TestKernelFlowsFollowTheirManualPages(t *testing.T) {
 // The tests translated from rdma-core run over the real libraries of each release.
 func TestKernelPassesTheSuitesOfRDMACore(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		t.Run("specs", TestSpecsCountExactlyTheirTraffic)
 		t.Run("counter", TestFlowCounterEqualsTheSentPackets)
 		t.Run("counters", TestCountersCountOnlyTheirOwnFlows)
@@ -66,7 +64,6 @@ func capabilityPages(t *testing.T) {
 // bulk of counters, so they skip the tests of offsets.
 func TestKernelDevXCountsFlows(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		mlx5 := must(loadMLX5("the release", Options{}))(t)
 		offsets := mlx5.offsets()
 		mlx5.unload()

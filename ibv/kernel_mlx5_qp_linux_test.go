@@ -29,7 +29,6 @@ func newRealData(t *testing.T, cqe int) *bench {
 // The tests of queue pairs run over the real libmlx5 of each release.
 func TestKernelMLX5QueuePairsMoveData(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		for _, c := range []struct {
 			name string
 			test func(*testing.T)
@@ -55,7 +54,7 @@ func TestKernelMLX5QueuePairsMoveData(t *testing.T) {
 
 // rawPacketSends posts a frame, which leaves by the netdev: an egress flow counts it.
 func rawPacketSends(t *testing.T) {
-	b := newBench(t, newWire(t), "")
+	b := newBench(t, newWire(t))
 	n := b.counters(CounterAttach{Counter: CounterPackets})
 	b.flowAttr(FlowAttr{Flags: FlowEgress, Port: 1, Specs: []Spec{EthSpec{}, CountSpec{Counters: n}}})
 	m := b.region()
@@ -82,7 +81,6 @@ func (b *bench) frame(to []byte) []byte {
 // priorities: mlx5 has one table for groups.
 func TestKernelDeliversFramesToRawPacketQueuePairs(t *testing.T) {
 	overKernel(t, ibvtest.Env{}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		wire := newWire(t)
 		group := []byte{0x01, 0x50, 0x56, 0x19, 0x20, 0xa7}
 		for _, c := range []struct {
@@ -99,7 +97,7 @@ func TestKernelDeliversFramesToRawPacketQueuePairs(t *testing.T) {
 			{"a posted frame to another device does not", FlowDontTrap, true, wire.Far.MAC, 0, 0},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				b := newBench(t, wire, "")
+				b := newBench(t, wire)
 				m := b.region()
 				other := must(b.pd.CreateQP(QPOptions{Type: QPTRawPacket, SendCQ: b.cq, RecvCQ: b.cq, Cap: smallCap}))(t)
 				b.closes(other)
@@ -157,7 +155,7 @@ func queueSizes(t *testing.T) {
 // leftCompletions closes a queue pair whose completions are in a ring that MLX5Ring has described. They stay there, and each
 // fails the call of Poll that takes it off: docs/embedding.md tells programs to poll them first.
 func leftCompletions(t *testing.T) {
-	b := newBench(t, newWire(t), "")
+	b := newBench(t, newWire(t))
 	first, _ := b.rc(nil)
 	second, _ := b.rc(nil)
 	from, to := b.region(), b.region()

@@ -23,7 +23,6 @@ const otherEnv = "FLOWTALLY_OTHER_PROCESS"
 // its flows end and the flows of the other keep counting.
 func TestKernelProcessesShareOneFlowTable(t *testing.T) {
 	overServer(t, [][]string{nil}, rdmacore.Suites(), func(t *testing.T) {
-		overReal = true
 		if os.Getenv(otherEnv) != "" {
 			otherProcess(t)
 			return
@@ -103,7 +102,6 @@ func otherProcess(t *testing.T) {
 func TestKernelServedThroughSeccompPassesTheSuites(t *testing.T) {
 	statements := slices.Concat(attachStatements, createStatements, readStatements)
 	overServer(t, environs(statements, kernelNames), rdmacore.Suites()[:1], func(t *testing.T) {
-		overReal = true
 		if os.Getenv(groupEnv) == "" {
 			t.Run("opens", TestKernelOpensBothDevices)
 			t.Run("efa", TestKernelEFAMovesDataByUDAndSRD)
@@ -111,7 +109,7 @@ func TestKernelServedThroughSeccompPassesTheSuites(t *testing.T) {
 			t.Run("devx", TestDevXFlowCountsPacketsAndOctets)
 			t.Run("async", TestDevXAsyncQueryReturnsItsIDAndCounts)
 		}
-		runStatements(t, statements, func(t *testing.T) *bench { return newBench(t, newWire(t), "") })
+		runStatements(t, statements, func(t *testing.T) *bench { return newBench(t, newWire(t)) })
 	})
 }
 

@@ -3,6 +3,7 @@
 package ibv
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -15,39 +16,47 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if !inRoot() { // there the kernel is in front of the release's libraries already
+		uverbs.Preload()
+	}
 	code := m.Run()
-	software.Close()
+	if err := errors.Join(uverbs.Close(), software.Close()); err != nil {
+		panic(err)
+	}
 	os.Exit(code)
 }
 
+// uverbs is below the libraries of the host.
+var uverbs soft.Kernel
+
 var software soft.Libraries
 
-// overReal is set where the tests run in the root of a release, over its libraries and the uverbs kernel in software.
-var overReal bool
+// insideEnv is set where this test binary runs in the root of a release. Its value is the release's
+// version.
+const insideEnv = "FLOWTALLY_RDMA_RELEASE"
+
+// inRoot reports whether the tests run in the root of a release, over its libraries.
+func inRoot() bool { return os.Getenv(insideEnv) != "" }
 
 // servedEnv is set in a process over the uverbs kernel of uverbsd: its devices have the netdevs v0 and v1 of any namespace, and its
 // environment is not the process's.
 const servedEnv = "FLOWTALLY_SERVED"
 
-// softLibs is the software libraries, built once per run. In the root of a release it is the names by which the
-// release's own libraries are found.
+// softLibs is what is built for the tests, once per run: the shim in front of the libraries of the host. In the root of a
+// release it names the release's own libraries, which have the shim's verbs or lack them.
 func softLibs(t *testing.T) ibvtest.Libs {
 	t.Helper()
-	if overReal {
+	if inRoot() {
 		return ibvtest.Libs{}
 	}
+	uverbs.Need(t)
 	return software.Get(t)
 }
 
 // device is the name of the device in the tests.
-func device() string {
-	if overReal {
-		return "mlx5_0"
-	}
-	return "swnic0"
-}
+func device() string { return "mlx5_0" }
 
-// bench is a wire whose near end is the software device, open, with a queue pair.
+// bench is a wire whose near end is the device, open, with a queue pair.
 type bench struct {
 	t    *testing.T
 	wire *lab.Wire
@@ -64,10 +73,16 @@ type bench struct {
 	peers    map[*QP]*QP // of SRD
 }
 
-// newBench sets the environment that the library reads (pairs of name and value, without
+// newBench sets the environment that the kernel reads (pairs of name and value, without
 // FLOWTALLY_IBVTEST_) and makes all objects up to the queue pair. They are closed in order at the
 // end of the test, and no object may be left.
-func newBench(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
+func newBench(t *testing.T, wire *lab.Wire, env ...string) *bench {
+	t.Helper()
+	return newBenchOver(t, wire, "", env...)
+}
+
+// newBenchOver is newBench over a library, "": the one that the loader finds.
+func newBenchOver(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
 	t.Helper()
 	b := newLibrary(t, wire, library, env...)
 	b.open()
@@ -85,10 +100,18 @@ func newBench(t *testing.T, wire *lab.Wire, library string, env ...string) *benc
 
 var smallCap = QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 
-// kernelNames are the methods of the kernel that verbs call, as FAIL and DELAY name them.
+// kernelNames are the methods and commands of the kernel that verbs call, as FAIL and DELAY name them. Verbs without one
+// fail in the shim, by their own names.
 var kernelNames = strings.NewReplacer(
+	"ibv_open_device=", "GET_CONTEXT=", "ibv_query_device=", "QUERY_DEVICE=", "ibv_query_port=", "QUERY_PORT=", "ibv_query_gid=", "QUERY_GID_ENTRY=",
+	"ibv_alloc_pd=", "ALLOC_PD=", "ibv_dealloc_pd=", "PD_DESTROY=", "ibv_reg_mr=", "REG_MR=", "ibv_dereg_mr=", "MR_DESTROY=",
+	"ibv_create_ah=", "CREATE_AH=", "ibv_destroy_ah=", "AH_DESTROY=", "ibv_create_cq=", "CQ_CREATE=", "ibv_destroy_cq=", "CQ_DESTROY=",
+	"ibv_create_qp=", "QP_CREATE=", "ibv_modify_qp=", "MODIFY_QP=", "ibv_query_qp=", "QUERY_QP=", "ibv_destroy_qp=", "QP_DESTROY=",
 	"ibv_create_counters=", "COUNTERS_CREATE=", "ibv_destroy_counters=", "COUNTERS_DESTROY=", "ibv_read_counters=", "COUNTERS_READ=",
 	"ibv_create_flow=", "EX_CREATE_FLOW=", "ibv_destroy_flow=", "FLOW_DESTROY=",
+	"mlx5dv_open_device=", "GET_CONTEXT=", "mlx5dv_devx_obj_create=", "DEVX_OBJ_CREATE=", "mlx5dv_devx_obj_query=", "DEVX_OBJ_QUERY=",
+	"mlx5dv_devx_obj_destroy=", "DEVX_OBJ_DESTROY=", "mlx5dv_create_flow_matcher=", "FLOW_MATCHER_CREATE=",
+	"mlx5dv_destroy_flow_matcher=", "FLOW_MATCHER_DESTROY=", "mlx5dv_create_flow=", "CREATE_FLOW=",
 	"mlx5dv_devx_create_cmd_comp=", "DEVX_ASYNC_CMD_FD_ALLOC=", "mlx5dv_devx_obj_query_async=", "DEVX_OBJ_ASYNC_QUERY=",
 )
 
@@ -109,19 +132,18 @@ func newWire(t *testing.T) *lab.Wire {
 	return wire
 }
 
-// newLibrary loads the library with its environment.
+// newLibrary sets the environment and loads the library, "": the one that the loader finds.
 func newLibrary(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
 	t.Helper()
+	if !inRoot() {
+		uverbs.Need(t)
+	}
 	for _, v := range []string{"FAIL", "DELAY", "WITHOUT", "CONTROL", "STATISTICS", "COMP_CNTR_MAX", "COMP_CNTR_OPS"} {
 		t.Setenv("FLOWTALLY_IBVTEST_"+v, "")
 	}
-	t.Setenv("FLOWTALLY_IBVTEST_DEVICES", device()+"="+wire.Near.Name)
+	t.Setenv("FLOWTALLY_IBVTEST_DEVICES", device()+"="+wire.Near.Name+",efa_0="+wire.Near.Name)
 	for i := 0; i < len(env); i += 2 {
-		value := env[i+1]
-		if overReal {
-			value = kernelNames.Replace(value)
-		}
-		t.Setenv("FLOWTALLY_IBVTEST_"+env[i], value)
+		t.Setenv("FLOWTALLY_IBVTEST_"+env[i], kernelNames.Replace(env[i+1]))
 	}
 	b := &bench{t: t, wire: wire}
 	b.lib = must(Load(Options{Library: library}))(t)
@@ -137,8 +159,14 @@ func (b *bench) open() {
 		b.closes(b.ctx)
 		return
 	}
+	b.openDevice(device())
+}
+
+// openDevice opens a device of the wire.
+func (b *bench) openDevice(name string) {
+	b.t.Helper()
 	b.check(b.wire.Near.NS.Do(func() (err error) {
-		b.ctx, err = b.lib.Open(device())
+		b.ctx, err = b.lib.Open(name)
 		return err
 	}))
 	b.closes(b.ctx)

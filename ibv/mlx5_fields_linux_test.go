@@ -11,7 +11,7 @@ import (
 )
 
 // The rules match one field each: a rule with the packet's own value counts it, and a rule with one
-// bit flipped does not. Binding and software library take the layout from different sources, so a
+// bit flipped does not. Binding and kernel take the layout from different sources, so a
 // misplaced field in either fails the test.
 func TestDevXMatchesEveryField(t *testing.T) {
 	b := newDevXBench(t)

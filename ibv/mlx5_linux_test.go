@@ -16,7 +16,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// devxBench is a wire whose near end is a software device, open for DevX. Its tests need no queue
+// devxBench is a wire whose near end is the device, open for DevX. Its tests need no queue
 // pair.
 type devxBench struct {
 	*bench
@@ -26,14 +26,14 @@ type devxBench struct {
 
 func newDevXBench(t *testing.T, env ...string) *devxBench {
 	t.Helper()
-	return newDevXBenchWith(t, softLibs(t).MLX5, env...)
+	return newDevXBenchWith(t, softLibs(t).Shim, env...)
 }
 
-// newDevXBenchWith takes one build of the software libmlx5.
+// newDevXBenchWith takes a libmlx5, "": the one that the loader finds.
 func newDevXBenchWith(t *testing.T, mlx5 string, env ...string) *devxBench {
 	t.Helper()
 	stats := filepath.Join(t.TempDir(), "calls")
-	b := &devxBench{bench: newLibrary(t, newWire(t), softLibs(t).Verbs, append(env, "STATISTICS", stats)...), statistics: stats}
+	b := &devxBench{bench: newLibrary(t, newWire(t), "", append(env, "STATISTICS", stats)...), statistics: stats}
 	b.lib.opts.MLX5 = mlx5
 	b.open()
 	b.dx = must(b.ctx.DevX())(t)
@@ -237,16 +237,16 @@ func TestDevXRefusalsArriveUnchanged(t *testing.T) {
 
 // The device or the library may not be mlx5's. The context must stay usable without DevX.
 func TestDevXIsRefusedWithoutMLX5(t *testing.T) {
-	libs, wire := softLibs(t), newWire(t)
-	for _, c := range []struct{ name, without, mlx5, says string }{
-		{"another driver", "devx", libs.MLX5, "not one of mlx5"},
-		{"no library", "", filepath.Join(t.TempDir(), "libmlx5.so.1"), "libmlx5"},
-		{"a library without it", "", libs.Verbs, "mlx5dv_is_supported"},
+	wire := newWire(t)
+	for _, c := range []struct{ name, device, mlx5, says string }{
+		{"another driver", "efa_0", "", "not one of mlx5"},
+		{"no library", device(), filepath.Join(t.TempDir(), "libmlx5.so.1"), "libmlx5"},
+		{"a library without it", device(), stubLibrary(t, ""), "mlx5dv_is_supported"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newLibrary(t, wire, libs.Verbs, "WITHOUT", c.without)
+			b := newLibrary(t, wire, "")
 			b.lib.opts.MLX5 = c.mlx5
-			b.open()
+			b.openDevice(c.device)
 			var no *probe.UnsupportedError
 			if _, err := b.ctx.DevX(); !errors.As(err, &no) || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("got %v, want an UnsupportedError about %q", err, c.says)

@@ -32,7 +32,7 @@ func kept(t *testing.T, addr uint64) bool {
 
 // AllocMR maps the memory of the first region; the caller maps that of the second.
 func TestMemoryRegionsAreUnmappedOnlyByTheirOwner(t *testing.T) {
-	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	b := newData(t, newWire(t), Options{})
 	m := must(b.pd.AllocMR(10_000, everyAccess))(t)
 	mem := m.Bytes()
 	if len(mem) != 10_000 || bytes.ContainsFunc(mem, func(r rune) bool { return r != 0 }) {
@@ -72,8 +72,8 @@ func TestMemoryRegionsAreUnmappedOnlyByTheirOwner(t *testing.T) {
 
 // The refusals are those of ibv_reg_mr(3) and of the kernel.
 func TestRefusedMemoryRegionNamesTheRemedy(t *testing.T) {
-	libs, wire := softLibs(t), newWire(t)
-	b := newData(t, wire, Options{Library: libs.Verbs})
+	wire := newWire(t)
+	b := newData(t, wire, Options{})
 	for _, length := range []int{0, -1} {
 		if _, err := b.pd.AllocMR(length, 0); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("a region of %d bytes: %v", length, err)
@@ -86,7 +86,8 @@ func TestRefusedMemoryRegionNamesTheRemedy(t *testing.T) {
 		t.Errorf("the error does not say what is missing: %v", err)
 	}
 
-	b = newData(t, wire, Options{Library: libs.Verbs}, "FAIL", "ibv_reg_mr=ENOMEM")
+	b.check(errors.Join(b.cq.Close(), b.pd.Close(), b.ctx.Close())) // the kernel reads its environment when no device is open
+	b = newData(t, wire, Options{}, "FAIL", "ibv_reg_mr=ENOMEM")
 	_, err = b.pd.AllocMR(4096, everyAccess)
 	if wantErrno(t, err, "ibv_reg_mr", syscall.ENOMEM); !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
 		t.Errorf("the error does not name the limit: %v", err)
@@ -96,8 +97,7 @@ func TestRefusedMemoryRegionNamesTheRemedy(t *testing.T) {
 // A device that refuses to deregister may still write, so the memory stays mapped as long as the
 // context. After EBUSY, Close can be repeated.
 func TestMemoryStaysMappedIfTheDeviceKeepsIt(t *testing.T) {
-	libs, wire := softLibs(t), newWire(t)
-	b := newLibrary(t, wire, libs.Verbs, "FAIL", "ibv_dereg_mr=EBUSY@1-1,ibv_dereg_mr=EPERM,ibv_close_device=EBUSY")
+	b := newLibrary(t, newWire(t), softLibs(t).Shim, "FAIL", "ibv_dereg_mr=EBUSY@1-1,ibv_dereg_mr=EPERM,ibv_close_device=EPERM")
 	b.abandons = true
 	b.open()
 	pd := must(b.ctx.AllocPD())(t)
@@ -121,7 +121,7 @@ func TestMemoryStaysMappedIfTheDeviceKeepsIt(t *testing.T) {
 }
 
 func TestBusyMemoryIsUnmappedOnce(t *testing.T) {
-	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs}, "FAIL", "ibv_dereg_mr=EBUSY@1-1")
+	b := newData(t, newWire(t), Options{}, "FAIL", "ibv_dereg_mr=EBUSY@1-1")
 	m := must(b.pd.AllocMR(4096, everyAccess))(t)
 	copy(m.Bytes(), stamp)
 	wantErrno(t, m.Close(), "ibv_dereg_mr", syscall.EBUSY)
@@ -134,17 +134,17 @@ func TestBusyMemoryIsUnmappedOnce(t *testing.T) {
 	}
 }
 
-// On a removed device no region can be deregistered.
+// The kernel of a removed device may refuse to deregister a region.
 func TestMemoryOfARemovedDeviceIsUnmappedWithTheContext(t *testing.T) {
 	control := must(ibvtest.NewControl(t.TempDir() + "/control"))(t)
 	defer control.Close()
-	b := newLibrary(t, newWire(t), softLibs(t).Verbs, "CONTROL", control.Path())
+	b := newLibrary(t, newWire(t), "", "CONTROL", control.Path(), "FAIL", "ibv_dereg_mr=EIO,ibv_dealloc_pd=EIO")
 	b.abandons = true
 	b.open()
 	pd := must(b.ctx.AllocPD())(t)
 	m := must(pd.AllocMR(4096, everyAccess))(t)
 	copy(m.Bytes(), stamp)
-	b.check(control.Remove("swnic0"))
+	b.check(control.Remove(device()))
 	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if e := must(b.ctx.NextEvent(soon))(t); e.Type != EventDeviceFatal {
@@ -164,7 +164,7 @@ func TestMemoryOfARemovedDeviceIsUnmappedWithTheContext(t *testing.T) {
 
 // The error shows at the peer, or here.
 func TestForbiddenAccessToARegionEndsInAnError(t *testing.T) {
-	libs, wire := softLibs(t), newWire(t)
+	wire := newWire(t)
 	for _, c := range []struct {
 		name   string
 		access AccessFlags
@@ -191,7 +191,7 @@ func TestForbiddenAccessToARegionEndsInAnError(t *testing.T) {
 		}, WCSuccess},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newData(t, wire, Options{Library: libs.Verbs})
+			b := newData(t, wire, Options{})
 			mine := b.region()
 			theirs := must(b.pd.AllocMR(4096, c.access))(t)
 			b.closes(theirs)
@@ -206,7 +206,7 @@ func TestForbiddenAccessToARegionEndsInAnError(t *testing.T) {
 
 // This holds on Ethernet.
 func TestGIDIsAnAddressOfTheNetdev(t *testing.T) {
-	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	b := newData(t, newWire(t), Options{})
 	port := must(b.ctx.QueryPort(1))(t)
 	gid := must(b.ctx.QueryGID(1, 0))(t)
 	mac := b.wire.Near.MAC
@@ -226,7 +226,7 @@ func TestGIDIsAnAddressOfTheNetdev(t *testing.T) {
 
 // The second half checks the device's refusals.
 func TestAddressHandleHoldsItsDomain(t *testing.T) {
-	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	b := newData(t, newWire(t), Options{})
 	a := b.address()
 	ah := must(b.pd.CreateAH(a))(t)
 	if err := b.pd.Close(); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "1 address handle") {
@@ -239,7 +239,8 @@ func TestAddressHandleHoldsItsDomain(t *testing.T) {
 		func(a *AHAttr) { a.PortNum = 0 }, func(a *AHAttr) { a.PortNum = 2 }, func(a *AHAttr) { a.IsGlobal = false },
 		func(a *AHAttr) { a.GRH.SGIDIndex = 255 },
 	} {
-		if _, err := b.pd.CreateAH(with(a, change)); !errors.Is(err, syscall.EINVAL) {
+		// For a port that is not there libmlx5 returns no object and no errno, which the binding takes for EIO.
+		if _, err := b.pd.CreateAH(with(a, change)); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EIO) {
 			t.Errorf("%+v: %v", with(a, change), err)
 		}
 	}

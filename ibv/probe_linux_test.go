@@ -19,33 +19,33 @@ func TestProbeReportsEachMissingFeature(t *testing.T) {
 		env     []string
 		want    [6]probe.Answer // raw, flows, counters, dont_trap, egress, comp_cntr
 	}{
-		{"everything", libs.Verbs, nil, [6]probe.Answer{yes, yes, yes, yes, yes, yes}},
-		{"rdma-core 44", libs.Verbs44, nil, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
-		{"no counters", libs.Verbs, []string{"WITHOUT", "counters"}, [6]probe.Answer{yes, yes, no, no, no, yes}},
-		{"no flows", libs.Verbs, []string{"WITHOUT", "flows"}, [6]probe.Answer{yes, no, no, no, no, yes}},
-		{"no DONT_TRAP", libs.Verbs, []string{"WITHOUT", "dont_trap"}, [6]probe.Answer{yes, yes, yes, no, yes, yes}},
-		{"no EGRESS", libs.Verbs, []string{"WITHOUT", "egress"}, [6]probe.Answer{yes, yes, yes, yes, no, yes}},
-		{"no completion counters", libs.Verbs, []string{"WITHOUT", "comp_cntr"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
-		{"counters that cannot be made", libs.Verbs, []string{"FAIL", "ibv_create_comp_cntr=EOPNOTSUPP"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
-		{"counters that are all taken", libs.Verbs, []string{"FAIL", "ibv_create_comp_cntr=ENOMEM"}, [6]probe.Answer{yes, yes, yes, yes, yes, unknown}},
-		{"counters that cannot be read", libs.Verbs, []string{"FAIL", "ibv_read_comp_cntr=EIO"}, [6]probe.Answer{yes, yes, yes, yes, yes, unknown}},
-		{"like rxe", libs.Verbs, []string{"WITHOUT", "raw,flows,counters,comp_cntr"}, [6]probe.Answer{no, no, no, no, no, no}},
-		{"no privilege", libs.Verbs, []string{"FAIL", "ibv_create_qp=EPERM@1-1,ibv_create_flow=EPERM"}, [6]probe.Answer{no, unknown, unknown, unknown, unknown, yes}},
-		{"a firmware in trouble", libs.Verbs, []string{"FAIL", "ibv_create_flow=EIO"}, [6]probe.Answer{yes, unknown, unknown, unknown, unknown, yes}},
-		{"cannot be opened", libs.Verbs, []string{"FAIL", "ibv_open_device=EIO"}, [6]probe.Answer{unknown, unknown, unknown, unknown, unknown, unknown}},
-		{"no queue pairs", libs.Verbs, []string{"FAIL", "ibv_create_qp=ENOMEM"}, [6]probe.Answer{unknown, unknown, unknown, unknown, unknown, yes}},
-		{"an old kernel, which knows no flags", libs.Verbs, []string{"FAIL", "ibv_create_flow=EINVAL@3"}, [6]probe.Answer{yes, yes, yes, no, no, yes}},
+		{"everything", libs.Shim, nil, [6]probe.Answer{yes, yes, yes, yes, yes, yes}},
+		{"the host's, before 65", "", nil, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"no counters", libs.Shim, []string{"WITHOUT", "counters"}, [6]probe.Answer{yes, yes, no, no, no, yes}},
+		{"no flows", libs.Shim, []string{"WITHOUT", "flows"}, [6]probe.Answer{yes, no, no, no, no, yes}},
+		{"no DONT_TRAP", libs.Shim, []string{"WITHOUT", "dont_trap"}, [6]probe.Answer{yes, yes, yes, no, yes, yes}},
+		{"no EGRESS", libs.Shim, []string{"WITHOUT", "egress"}, [6]probe.Answer{yes, yes, yes, yes, no, yes}},
+		{"no completion counters", libs.Shim, []string{"WITHOUT", "comp_cntr"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"counters that cannot be made", libs.Shim, []string{"FAIL", "ibv_create_comp_cntr=EOPNOTSUPP"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"counters that are all taken", libs.Shim, []string{"FAIL", "ibv_create_comp_cntr=ENOMEM"}, [6]probe.Answer{yes, yes, yes, yes, yes, unknown}},
+		{"counters that cannot be read", libs.Shim, []string{"FAIL", "ibv_read_comp_cntr=EIO"}, [6]probe.Answer{yes, yes, yes, yes, yes, unknown}},
+		{"like rxe", libs.Shim, []string{"WITHOUT", "raw,flows,counters,comp_cntr"}, [6]probe.Answer{no, no, no, no, no, no}},
+		{"no privilege", libs.Shim, []string{"FAIL", "ibv_create_qp=EPERM@1-1,ibv_create_flow=EPERM"}, [6]probe.Answer{no, unknown, unknown, unknown, unknown, yes}},
+		{"a firmware in trouble", libs.Shim, []string{"FAIL", "ibv_create_flow=EIO"}, [6]probe.Answer{yes, unknown, unknown, unknown, unknown, yes}},
+		{"cannot be opened", libs.Shim, []string{"FAIL", "ibv_open_device=EIO"}, [6]probe.Answer{unknown, unknown, unknown, unknown, unknown, unknown}},
+		{"no queue pairs", libs.Shim, []string{"FAIL", "ibv_create_qp=ENOMEM"}, [6]probe.Answer{unknown, unknown, unknown, unknown, unknown, yes}},
+		{"an old kernel, which knows no flags", libs.Shim, []string{"FAIL", "ibv_create_flow=EINVAL@3"}, [6]probe.Answer{yes, yes, yes, no, no, yes}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newLibrary(t, wire, c.library, c.env...)
 			var got []probe.Result
-			b.check(b.wire.Near.NS.Do(func() error { got = Probe(b.lib, "swnic0"); return nil }))
+			b.check(b.wire.Near.NS.Do(func() error { got = Probe(b.lib, device()); return nil }))
 			features := []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress, FeatureCompCntrs}
 			if len(got) != len(features) {
 				t.Fatalf("%d answers: %v", len(got), got)
 			}
 			for i, r := range got {
-				if r.Feature != features[i] || r.Object != "swnic0" || r.Answer != c.want[i] {
+				if r.Feature != features[i] || r.Object != device() || r.Answer != c.want[i] {
 					t.Errorf("%s on %s: %v (%s), want %v of %s", r.Feature, r.Object, r.Answer, r.Reason, c.want[i], features[i])
 				}
 				if r.Answer == no && (r.Reason == "" || r.Fix == "") {

@@ -41,7 +41,7 @@ func ways() map[QPState][]QPState {
 // must accept exactly the calls accepted by checkModify, and a refused call must leave the state
 // alone.
 func TestCheckModifyAgreesWithTheLibrary(t *testing.T) {
-	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
+	b := newLibrary(t, newWire(t), "")
 	b.open()
 	pd := must(b.ctx.AllocPD())(t)
 	b.closes(pd)
@@ -103,7 +103,7 @@ func TestCheckModifyAgreesWithTheLibrary(t *testing.T) {
 }
 
 func TestQPAttributesAreReadBackAsSet(t *testing.T) {
-	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
+	b := newLibrary(t, newWire(t), "")
 	b.open()
 	pd := must(b.ctx.AllocPD())(t)
 	b.closes(pd)

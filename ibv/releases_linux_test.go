@@ -15,10 +15,6 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// insideEnv is set where this test binary runs in the root of a release. Its value is the release's
-// version.
-const insideEnv = "FLOWTALLY_RDMA_RELEASE"
-
 var releases = make(map[string]*rdmacore.Release)
 
 // release gets the release of a suite once, and prints which it is.

@@ -49,7 +49,7 @@ func fewSpecs(counters *Counters) *rapid.Generator[Spec] {
 
 // Different people wrote Check and the strict library from the same kernel source.
 func TestFlowCheckAgreesWithTheLibrary(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	counters := b.counters(both...)
 	taken, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -70,7 +70,7 @@ func with[T any](layer T, change func(*T)) T {
 // the packet and the byte. Beyond the original, frames that differ in one field of one spec must
 // not count.
 func TestSpecsCountExactlyTheirTraffic(t *testing.T) {
-	libs, wire := softLibs(t), newWire(t)
+	wire := newWire(t)
 	other4, other6 := netip.MustParseAddr("3.3.3.3"), netip.MustParseAddr("b0b1::1")
 	for _, c := range []struct {
 		name   string // of the original
@@ -107,7 +107,7 @@ func TestSpecsCountExactlyTheirTraffic(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, wire, libs.Verbs)
+			b := newBench(t, wire)
 			n := b.counters(both...)
 			b.flow(n, c.specs...)
 			for i := range uint64(iters) {
@@ -124,7 +124,7 @@ func TestSpecsCountExactlyTheirTraffic(t *testing.T) {
 
 // This is test_counter_qp_flow.
 func TestFlowCounterEqualsTheSentPackets(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	n := b.counters(both...)
 	b.flowAttr(FlowAttr{Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: n}}})
 	b.send(frame.Sized(suiteSize, suiteEth, suiteIPv4, suiteUDP), iters)
@@ -134,7 +134,7 @@ func TestFlowCounterEqualsTheSentPackets(t *testing.T) {
 // This is test_counters_bulk_flow: after step i the first i of four counters show the number of
 // rounds, and the others 0. (A bulk needs DevX; here the counters are four objects.)
 func TestCountersCountOnlyTheirOwnFlows(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	frames := make([][]byte, 4)
 	all := make([]*Counters, len(frames))
 	for i := range frames {
@@ -158,7 +158,7 @@ func TestCountersCountOnlyTheirOwnFlows(t *testing.T) {
 // This is test_tbl_drop_action: half of the rounds meet a rule that drops. Its counter is 0 before,
 // and exactly the number of dropped packets after. The rule behind it counts no dropped packet.
 func TestDropRuleCountsTheDroppedPackets(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	dropped, passed := b.counters(both...), b.counters(both...)
 	smac := func(mac byte) EthSpec {
 		s := EthSpec{Val: EthFilter{SrcMAC: suiteSrcMAC}, Mask: EthFilter{SrcMAC: fullMAC}}
@@ -180,7 +180,7 @@ func TestDropRuleCountsTheDroppedPackets(t *testing.T) {
 
 // This is test_tbl_reuse_action_and_matcher, with two rules.
 func TestSharedCounterAddsUpItsRules(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	n := b.counters(both...)
 	for _, ip := range []string{"1.1.1.1", "1.1.1.2"} {
 		b.flow(n, IPv4Spec{Val: IPv4Filter{SrcIP: frame.Addr(ip).As4()}, Mask: IPv4Filter{SrcIP: fullIP4}})
@@ -194,7 +194,7 @@ func TestSharedCounterAddsUpItsRules(t *testing.T) {
 
 // This is the sampler's test of test_mlx5_dr.py.
 func TestDontTrapRuleAndTheNextRuleBothCount(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	sampled, all := b.counters(both...), b.counters(both...)
 	b.flowAttr(FlowAttr{Priority: 0, Flags: FlowDontTrap, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: sampled}}})
 	b.flowAttr(FlowAttr{Priority: 1, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: all}}})
@@ -206,7 +206,7 @@ func TestDontTrapRuleAndTheNextRuleBothCount(t *testing.T) {
 // This is test_priority_flow_rdma_transport_domain_traffic, outside of this domain. When the rule
 // with the lower number is closed, the other one takes the packets.
 func TestLowerPriorityNumberTakesThePackets(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	low, high := b.counters(both...), b.counters(both...)
 	b.flowAttr(FlowAttr{Priority: 3, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: low}}})
 	first := b.flowAttr(FlowAttr{Priority: 2, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: high}}})
@@ -223,7 +223,7 @@ func TestLowerPriorityNumberTakesThePackets(t *testing.T) {
 
 // This is the pattern of the BTH and Geneve tests. VXLAN is the only tunnel that verbs.h can match.
 func TestCounterCountsHitsAndNoMisses(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	n := b.counters(both...)
 	b.flow(n, UDPSpec{Val: TCPUDPFilter{DstPort: 4789}, Mask: TCPUDPFilter{DstPort: 0xffff}},
 		VXLANSpec{Val: TunnelFilter{TunnelID: 42}, Mask: TunnelFilter{TunnelID: 0xffffff}},
@@ -240,7 +240,7 @@ func TestCounterCountsHitsAndNoMisses(t *testing.T) {
 }
 
 func TestEgressFlowCountsOnlySentPackets(t *testing.T) {
-	b := newBench(t, newWire(t), softLibs(t).Verbs)
+	b := newBench(t, newWire(t))
 	out := b.counters(both...)
 	b.flowAttr(FlowAttr{Flags: FlowEgress, Specs: []Spec{suiteEthSpec(frame.TypeIPv4), CountSpec{Counters: out}}})
 	f := frame.Sized(suiteSize, suiteEth, suiteIPv4, suiteUDP)

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 // uverbs is below the host's RDMA libraries, in this process and in its plugins.
 var uverbs soft.Kernel
 
-// software are the libraries for what the host's cannot do.
+// software has the shim in front of the host's libraries, for what no kernel can cause.
 var software soft.Libraries
 
 var instances atomic.Int64

@@ -60,10 +60,9 @@ func TestQueuePairsInTheirProcessConform(t *testing.T) {
 	}
 }
 
-// withCompletionCounters names the software libraries. The host's have completion counters from rdma-core 65 on, and those
+// withCompletionCounters names the shim. The host's libraries have completion counters from rdma-core 65 on, and those
 // of an EFA alone.
 func withCompletionCounters(t *testing.T) dataplane.RDMAConfig {
 	t.Helper()
-	libs := software.Get(t)
-	return dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
+	return software.Shimmed(t)
 }

@@ -12,7 +12,7 @@ import (
 // The result names the sources that a queue pair then gets, best first; a device that
 // a configuration names and that is not there is a no.
 func TestProbeNamesTheSourcesOfCompletionsBestFirst(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	for _, c := range []struct {
 		without []string
 		limit   []string // of completion counters
@@ -41,7 +41,7 @@ func TestProbeNamesTheSourcesOfCompletionsBestFirst(t *testing.T) {
 			t.Fatalf("without %v: %+v; want a no of absent0, and an answer of %s", c.without, got, s.Device)
 		}
 		lab.Step(t, got[0].Fix, "correct queue_pairs in the configuration") // to the name of the next answer
-		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want+"; configure `type: rc` and `gid_index: 0`" {
+		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want+"; on request by collapsed_cq; configure `type: rc` and `gid_index: 0`" {
 			t.Errorf("without %v, up to %v: %+v, want %q", c.without, c.limit, r, c.want)
 		}
 	}

@@ -159,7 +159,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 
 // TestCompletionTotalsGoOnOverARestart, with one discontinuity.
 func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
 	want := make(map[string]backend.Pair)
 	for run := range uint64(3) {
@@ -221,7 +221,7 @@ func TestAStartThatFailsLosesNoTotal(t *testing.T) {
 
 // TestReadersSeeTheWordsThatTheDeviceWrites, without the poller.
 func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	cfg := s.pairConfig(t, local...)
 	cfg.Poll.Period = time.Hour // nothing is published meanwhile
 	e := s.startPairs(t, cfg)
@@ -233,7 +233,7 @@ func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
 
 // TestReadersLeaveTheWordsBeforeTheQueuePairGoes, also where its device cannot be closed.
 func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_close_device", Errno: "EIO"}}
 	cfg := s.pairConfig(t, dataplane.Send)
 	e, err := s.newPairs(t, cfg)
@@ -249,7 +249,7 @@ func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
 
 // TestRemoteOperationsAreCountedByTheDeviceAlone, which has no completion for them.
 func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	cfg := s.pairConfig(t, dataplane.Operations()...)
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.RDMAWrite, 70)
@@ -320,7 +320,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 
 // TestASourceThatFailsIsReplaced by ibv_poll_cq: a condition says so, and the totals go on.
 func TestASourceThatFailsIsReplaced(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	s.Env.Without = []string{"efadv"}
 	cfg := s.pairConfig(t, local...)
 	cfg.QueuePairs[1].Source = dataplane.SourcePollCQ
@@ -356,9 +356,10 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 
 // The queue pair is there again afterwards, and the counters show the operations that Post returned.
 func TestAVerbThatFailsForAWhileCostsOnlyWhatIsOutstanding(t *testing.T) {
-	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", "ibv_query_qp"} {
+	const query = "QUERY_QP" // the kernel's name of ibv_query_qp
+	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", query} {
 		t.Run(verb, func(t *testing.T) {
-			s := newFakeNIC(t)
+			s := newShimmedNIC(t)
 			s.Env.Statistics = filepath.Join(t.TempDir(), "statistics")
 			s.Env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO", From: 12, To: 14}}
 			s.Env.Without = []string{"comp_cntr", "cq_ring"}
@@ -371,13 +372,13 @@ func TestAVerbThatFailsForAWhileCostsOnlyWhatIsOutstanding(t *testing.T) {
 				}
 				got, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 40)
 				told = backend.Add(told, ended(got.Completed, got.Errors))
-				if err != nil || verb == "ibv_query_qp" { // which is called where something is wrong
+				if err != nil || verb == query { // which is called where something is wrong
 					if !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) && err != nil {
 						t.Fatal(err)
 					}
 					wrong := stateOf(t, e, "b").Local
 					wrong.RKey ^= 0x5a5a
-					if verb == "ibv_query_qp" && e.QueuePairs().Connect(t.Context(), "a", wrong) == nil {
+					if verb == query && e.QueuePairs().Connect(t.Context(), "a", wrong) == nil {
 						e.QueuePairs().Post(t.Context(), "a", dataplane.RDMAWrite, 1)
 					}
 					time.Sleep(5 * time.Millisecond)

@@ -24,9 +24,9 @@ type pairSource struct {
 
 // The host's libraries have completion counters from rdma-core 65 on, and those of an EFA alone.
 var pairSources = []pairSource{
-	{"comp_cntr+external", newFakeNIC},
+	{"comp_cntr+external", newShimmedNIC},
 	{"comp_cntr", func(t *testing.T) *softNIC {
-		s := newFakeNIC(t)
+		s := newShimmedNIC(t)
 		s.Env.Without = []string{"efadv"}
 		return s
 	}},
@@ -42,7 +42,7 @@ var pairSources = []pairSource{
 func nicThatFails(t *testing.T, call string) *softNIC {
 	t.Helper()
 	if strings.HasPrefix(call, "ibv_") {
-		return newFakeNIC(t)
+		return newShimmedNIC(t)
 	}
 	return newSoftNIC(t)
 }

@@ -71,7 +71,7 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 // TestCompletionsAreCountedWhileTheMirrorGrows: flows fill it several times over while a device counts
 // in its words; a reader that holds those reads on.
 func TestCompletionsAreCountedWhileTheMirrorGrows(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	cfg := s.pairConfig(t, local...)
 	cfg.Backend = "sim"
 	cfg.Mirror.Counters = 0

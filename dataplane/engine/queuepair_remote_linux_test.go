@@ -12,7 +12,7 @@ import (
 // TestRemoteOperationsNeedALongCounter: no queue here bounds the operations of the peer, so that a counter which goes on at 0
 // soon could do so many times between two reads. It is refused for them, where nothing else counts them.
 func TestRemoteOperationsNeedALongCounter(t *testing.T) {
-	s := newFakeNIC(t)
+	s := newShimmedNIC(t)
 	s.Env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t)
 	cfg.QueuePairs[0].SendDepth = 2048

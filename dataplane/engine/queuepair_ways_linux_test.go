@@ -186,7 +186,12 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 
 // The counters are in memory of the library. One that may wrap twice between two reads is refused.
 func TestCompletionCountersThatGoOnAtZeroAreExtended(t *testing.T) {
-	s := newFakeNIC(t)
+	t.Run("extended", countersAreExtended)
+	t.Run("refused", countersAreRefused)
+}
+
+func countersAreExtended(t *testing.T) {
+	s := newShimmedNIC(t)
 	s.Env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
@@ -195,12 +200,14 @@ func TestCompletionCountersThatGoOnAtZeroAreExtended(t *testing.T) {
 	}
 	mustPost(t, e, "a", dataplane.Send, 5000)
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5000, 0), "b-recv": ended(5000, 0)})
+}
 
-	s = newFakeNIC(t)
+func countersAreRefused(t *testing.T) {
+	s := newShimmedNIC(t)
 	s.Env.CompCntrMax, s.Env.CompCntrOps = []string{"400"}, []string{"send", "recv"}
-	cfg = s.pairConfig(t, local...)
+	cfg := s.pairConfig(t, local...)
 	cfg.QueuePairs[1].SendDepth, cfg.QueuePairs[1].Receives = 8, 8
-	e = s.startPairs(t, cfg)
+	e := s.startPairs(t, cfg)
 	for name, reason := range map[string]string{"a": "go on at 0 past 400", "b": "a completion counter of RDMA_READ"} {
 		q := stateOf(t, e, name)
 		i := 0
@@ -225,7 +232,10 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 		{"no device", func(q *dataplane.QueuePair) { q.Device = "nodev0" }, "", "nodev0"},
 		{"no port", func(q *dataplane.QueuePair) { q.Port = 2 }, "", "is 1: correct `port`"},
 		{"no GID", func(q *dataplane.QueuePair) { q.GIDIndex = 200 }, "", "gid_index is 200"},
-		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth is 32768"},
+		// The queues of an EFA are shorter than the longest of a configuration.
+		{"too deep", func(q *dataplane.QueuePair) {
+			q.Device, q.Type, q.SendDepth, q.Counters = "efa_short", dataplane.UD, 1<<15, nil
+		}, "", "send_depth is 32768"},
 		{"deeper than the device has room", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth is 32768 and receives 64, and the device, whose limit of 32768 is that of the shortest requests, has no such queues: set them to at most 8192 in the configuration: "},
 		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = dataplane.UD, 1<<20, nil }, "", "message_size is 1048576"},
 		{"", nil, "ALLOC_PD", "ibv_alloc_pd"}, {"", nil, "REG_MR", "ibv_reg_mr"}, {"", nil, "CQ_CREATE", "ibv_create_cq"},
@@ -234,9 +244,7 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 	} {
 		t.Run(c.name+c.fail, func(t *testing.T) {
 			s := nicThatFails(t, c.fail)
-			if c.name == "too deep" {
-				s = newFakeNIC(t) // whose queues are shorter than the longest of a configuration
-			}
+			s.Env.Devices = append(s.Env.Devices, ibvtest.Device{Name: "efa_short", Netdev: "lo"})
 			cfg := s.pairConfig(t, local...)
 			cfg.QueuePairs[0].Connect = ""
 			if c.change != nil {

@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 
 var uverbs soft.Kernel
 
-// software are the libraries for what the host's cannot do.
+// software has the shim in front of the host's libraries, for what no kernel can cause.
 var software soft.Libraries
 
-// softLibs are the software libibverbs and libmlx5, built once per run.
+// softLibs are the shims, built once per run.
 func softLibs(t *testing.T) ibvtest.Libs {
 	t.Helper()
 	need.Cap(t, "net_admin", "sys_admin", "net_raw")
@@ -49,8 +49,8 @@ func newSoftNIC(t *testing.T) *softNIC {
 	return &softNIC{soft.NewNIC(t, &uverbs)}
 }
 
-// newFakeNIC is a device of the software libraries.
-func newFakeNIC(t *testing.T) *softNIC {
+// newShimmedNIC is the same, with the shim in front of the libraries.
+func newShimmedNIC(t *testing.T) *softNIC {
 	t.Helper()
 	return &softNIC{soft.NewNIC(t, &software)}
 }

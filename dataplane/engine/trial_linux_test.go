@@ -137,7 +137,7 @@ func TestAnExcludedDeviceIsNotOpened(t *testing.T) {
 // device: the instance starts, their counters stand still, and they are not tried again and again.
 func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
 	for _, c := range []struct {
-		verb, call, device string // the call is the verb's to the kernel: what it does in memory alone crashes in the software libraries
+		verb, call, device string // the call is the verb's to the kernel: what it does in memory alone crashes in the shim
 		from               int    // number of the call that crashes
 		typ                dataplane.QueuePairType
 	}{

@@ -38,7 +38,7 @@ func TestTwoQueuePairsInC(t *testing.T) {
 	twoQueuePairsInC(t, n, bin)
 	_, path := n.instance(t, "app")
 	for _, tt := range [][3]string{
-		{"app", "swnic1", "swnic1: No such device\n"},
+		{"app", "mlx5_1", "mlx5_1: No such device\n"},
 		{"nosuch", n.device, "nosuch: counter: no live counter has that name or index; flowtally get lists all counters\n"},
 	} {
 		name, device, want := tt[0], tt[1], tt[2]

@@ -19,6 +19,10 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
+// uverbs is below the host's RDMA libraries, in the programs too.
+var uverbs soft.Kernel
+
+// software has the shim in front of the host's libraries, for completion counters.
 var software soft.Libraries
 
 // runMain makes the test's program the example; its value "hostile" makes it the hostile program.
@@ -34,8 +38,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	uverbs.Preload()
 	code := m.Run()
-	if err := software.Close(); err != nil {
+	if err := errors.Join(uverbs.Close(), software.Close()); err != nil {
 		panic(err)
 	}
 	os.Exit(code)
@@ -55,21 +60,16 @@ type nic struct {
 	loaded func(t *testing.T, pid int)
 }
 
-// softNIC is the device of the software libraries.
+// softNIC is a ConnectX in software below the host's libraries. Each program has its own. The shim has completion counters.
 func softNIC(t *testing.T, env ibvtest.Env) *nic {
 	t.Helper()
-	libs := software.Get(t)
-	env.Devices = []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}
-	// The software libmlx5 does not have the function by which the example compresses entries.
-	stub := filepath.Join(t.TempDir(), "stub.c")
-	const text = "struct ibv_cq_ex *mlx5dv_create_cq(void);\nstruct ibv_cq_ex *mlx5dv_create_cq(void) { return 0; }\n"
-	if err := os.WriteFile(stub, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	shim := software.Shimmed(t)
+	env.Devices = []ibvtest.Device{{Name: "mlx5_0", Netdev: "lo"}}
 	n := &nic{
-		device: "swnic0", dir: t.TempDir(), args: []string{"-library", libs.Verbs, "-mlx5", libs.MLX5, "-efa", libs.EFA},
-		env:   append(append(os.Environ(), env.Environ()...), "LD_LIBRARY_PATH="+filepath.Dir(libs.Verbs)),
-		cc:    []string{"-fsanitize=address,undefined", stub, libs.Verbs, libs.MLX5},
+		device: "mlx5_0", dir: t.TempDir(), args: []string{"-library", shim.Library, "-mlx5", shim.MLX5, "-efa", shim.EFA},
+		env: append(os.Environ(), env.Environ()...),
+		// The runtime of the sanitizer wants to be before what is preloaded: in the program itself it is.
+		cc:    []string{"-fsanitize=address,undefined", "-static-libasan", "-libverbs", "-lmlx5"},
 		start: (*exec.Cmd).Start,
 	}
 	n.seen = n.dir

@@ -19,7 +19,7 @@ import (
 // uverbs is below the host's RDMA libraries.
 var uverbs soft.Kernel
 
-// software are the libraries for what the host's cannot do.
+// software has the shim in front of the host's libraries, for what no kernel can cause.
 var software soft.Libraries
 
 func TestMain(m *testing.M) {
@@ -35,9 +35,8 @@ func TestMain(m *testing.M) {
 // none, and its netdev is the loopback.
 func TestExampleCountsOverASoftwareNIC(t *testing.T) {
 	uverbs.Need(t)
-	libs := software.Get(t)
 	// The host's libraries have completion counters from rdma-core 65 on, and those of an EFA alone.
-	counters := dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
+	counters := software.Shimmed(t)
 	for _, tt := range []struct {
 		source  string
 		rdma    dataplane.RDMAConfig

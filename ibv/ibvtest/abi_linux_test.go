@@ -2,9 +2,9 @@ package ibvtest_test
 
 import (
 	"bytes"
-	"cmp"
 	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,99 +157,41 @@ func TestABIEqualsTheHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, version := range []string{"44", "65"} {
-				got, err := values(t, cc, "#define IBVTEST_RDMA_CORE "+version+"\n#include \"verbs_abi.h\"", exprs)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i, e := range exprs {
-					if got[i] != want[i] {
-						t.Errorf("rdma-core %s: %s is %d, in %s %d", version, e, int64(got[i]), theirs, int64(want[i]))
-					}
+			got, err := values(t, cc, `#include "verbs_abi.h"`, exprs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, e := range exprs {
+				if got[i] != want[i] {
+					t.Errorf("%s is %d, in %s %d", e, int64(got[i]), theirs, int64(want[i]))
 				}
 			}
 		})
 	}
 }
 
-// verbs_flow.c has layouts of its own.
-func TestFlowSpecLayoutsEqualTheHeader(t *testing.T) {
-	need.Header(t, "infiniband/verbs.h")
-	need.Tool(t, "gcc")
-	data, err := os.ReadFile("src/verbs_flow.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	structs := map[string]string{"TCP": "tcp_udp", "UDP": "tcp_udp", "VXLAN_TUNNEL": "tunnel", "ACTION_HANDLE": "action_handle", "ACTION_COUNT": "counter_action"}
-	first := map[string]string{"ACTION_TAG": "tag_id", "ACTION_HANDLE": "action", "ACTION_COUNT": "counters"}
-	var exprs, have []string
-	for _, m := range regexp.MustCompile(`\{(?:IB_FLOW_SPEC_)?(\w+), (?:IB_FLOW_SPEC_)\w+, (\d+), (\d+), (\d+)\}`).FindAllStringSubmatch(string(data), -1) {
-		kind, at := "struct ibv_flow_spec_"+cmp.Or(structs[m[1]], strings.ToLower(m[1])), cmp.Or(first[m[1]], "val")
-		exprs, have = append(exprs, "sizeof("+kind+")"), append(have, m[2])
-		switch {
-		case m[1] == "ACTION_DROP":
-			continue
-		case m[4] != "0":
-			exprs = append(exprs, "sizeof((("+kind+" *)0)->val)", "offsetof("+kind+", mask) - offsetof("+kind+", val)")
-			have = append(have, m[4], m[4])
-		}
-		exprs, have = append(exprs, "offsetof("+kind+", "+at+")"), append(have, m[3])
-	}
-	want, err := values(t, "gcc", "#include <infiniband/verbs.h>", exprs)
-	if err != nil || len(exprs) != 47 {
-		t.Fatal(len(exprs), err)
-	}
-	for i, e := range exprs {
-		if have[i] != fmt.Sprint(want[i]) {
-			t.Errorf("%s is %s, in the header %d", e, have[i], want[i])
-		}
-	}
-}
-
-// Each symbol must have the version of the distribution's library.
-func TestBuildsExportTheirSymbolVersions(t *testing.T) {
+// A symbol that a library of the distribution has, too, must have the version that it has there: dlvsym finds it first in
+// the shim.
+func TestShimsExportTheSymbolVersionsOfTheLibraries(t *testing.T) {
 	libs := libraries(t, "strict", "-Werror")
-	for _, tt := range []struct {
-		path    string
-		last    int
-		symbols int
-	}{{libs.Verbs, 18, 36}, {libs.Verbs44, 14, 26}} {
-		have := versions(t, tt.path)
-		if len(have) != tt.symbols {
-			t.Errorf("%s has %d symbols, want %d: %v", tt.path, len(have), tt.symbols, have)
+	need.RDMACore(t)
+	theirs := make(map[string]string)
+	for _, soname := range []string{"libibverbs.so.1", "libmlx5.so.1", "libefa.so.1"} {
+		found, err := filepath.Glob("/usr/lib/*/" + soname)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("the distribution's %s: %q, %v", soname, found, err)
 		}
-		f, err := elf.Open(tt.path)
-		if err != nil {
-			t.Fatal(err)
+		maps.Copy(theirs, versions(t, found[0]))
+	}
+	for path, symbols := range map[string]int{libs.Shim: 18, libs.Shim61: 1} {
+		have := versions(t, path)
+		if len(have) != symbols {
+			t.Errorf("%s has %d symbols, want %d: %v", path, len(have), symbols, have)
 		}
-		defined, err := f.DynamicVersions()
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, v := range defined {
-			if strings.HasPrefix(v.Name, "IBVERBS_") {
-				names = append(names, v.Name)
+		for name, version := range have {
+			if v, ok := theirs[name]; ok && v != version {
+				t.Errorf("%s has %s@%s, the library %s", path, name, version, v)
 			}
-		}
-		want := []string{"IBVERBS_1.0", "IBVERBS_1.1"}
-		for i := 5; i <= tt.last; i++ {
-			want = append(want, fmt.Sprintf("IBVERBS_1.%d", i))
-		}
-		if !slices.Equal(names, want) {
-			t.Errorf("%s defines %q, want %q", tt.path, names, want)
-		}
-	}
-	need.Header(t, "infiniband/verbs.h") // its package brings the library
-	found, err := filepath.Glob("/usr/lib/*/libibverbs.so.1")
-	if err != nil || len(found) == 0 {
-		t.Fatalf("the distribution's libibverbs.so.1: %q, %v", found, err)
-	}
-	theirs := versions(t, found[0])
-	for name, version := range versions(t, libs.Verbs44) {
-		if version != "IBVTEST_PRIVATE_1" && theirs[name] != version {
-			t.Errorf("%s@%s is %q in %s", name, version, theirs[name], found[0])
 		}
 	}
 }

@@ -26,29 +26,21 @@ const header = "verbs_abi.h"
 // ErrNoCompiler is returned if there is no C compiler in PATH: gcc, or the program named by CC.
 var ErrNoCompiler = errors.New("no C compiler")
 
-// Libs contains the paths of the libraries made by Build.
+// Libs contains the paths of the files made by Build.
 type Libs struct {
-	Verbs   string // libibverbs.so.1 with IBVERBS_1.0 to 1.18
-	Verbs44 string // libibverbs.so.1 like rdma-core 44: without IBVERBS_1.15 to 1.18
-	MLX5    string // libmlx5.so.1, for either libibverbs
-	MLX544  string // libmlx5.so.1 like rdma-core 44: without __mlx5dv_create_flow
-	MLX561  string // libmlx5.so.1 like rdma-core 61.0: without __mlx5dv_create_flow, and mlx5dv_create_flow reads actions 24 bytes apart
-	EFA     string // libefa.so.1, for either libibverbs
-	Kernel  string // uverbs.so, for LD_PRELOAD in front of the libraries of a release: the uverbs kernel in software
-	Server  string // uverbsd, a program that runs a command over the uverbs kernel in software, which its children share
+	Kernel string // uverbs.so, for LD_PRELOAD in front of rdma-core's libraries: the uverbs kernel in software
+	Server string // uverbsd, a program that runs a command over the uverbs kernel in software, which its children share
+	Shim   string // shim.so, in place of any of the host's three libraries: fails verbs, and has those of rdma-core 60 and 65
+	Shim61 string // shim-61.so, in place of libmlx5.so.1: mlx5dv_create_flow reads actions 24 bytes apart, as in rdma-core 61.0
 }
 
-// LibsIn returns the paths of the libraries in dir, whether they exist or not.
+// LibsIn returns the paths of the files in dir, whether they exist or not.
 func LibsIn(dir string) Libs {
 	return Libs{
-		Verbs:   filepath.Join(dir, "libibverbs.so.1"),
-		Verbs44: filepath.Join(dir, "44", "libibverbs.so.1"),
-		MLX5:    filepath.Join(dir, "libmlx5.so.1"),
-		MLX544:  filepath.Join(dir, "44", "libmlx5.so.1"),
-		MLX561:  filepath.Join(dir, "61", "libmlx5.so.1"),
-		EFA:     filepath.Join(dir, "libefa.so.1"),
-		Kernel:  filepath.Join(dir, "uverbs.so"),
-		Server:  filepath.Join(dir, "uverbsd"),
+		Kernel: filepath.Join(dir, "uverbs.so"),
+		Server: filepath.Join(dir, "uverbsd"),
+		Shim:   filepath.Join(dir, "shim.so"),
+		Shim61: filepath.Join(dir, "shim-61.so"),
 	}
 }
 
@@ -66,65 +58,33 @@ var flags = []string{
 // library is one file to build.
 type library struct {
 	output   string
-	soname   string                 // "": a program
-	version  string                 // its version script, which the preprocessor reads first; "": none
+	program  bool
+	version  string                 // its version script; "": none
 	includes func(name string) bool // the C files of which it is made
-	release  int                    // of rdma-core, as which it behaves
+	needs    []string               // the sonames of libraries of the host on which it depends
 }
-
-// define returns the compiler flag with the release.
-func (l library) define() string { return fmt.Sprintf("-DIBVTEST_RDMA_CORE=%d", l.release) }
 
 // libraries lists the files to build.
 func libraries(libs Libs) []library {
+	host := []string{"libibverbs.so.1", "libmlx5.so.1", "libefa.so.1"}
 	return []library{
-		{libs.Verbs, "libibverbs.so.1", "verbs.map", isVerbs, 65},
-		{libs.Verbs44, "libibverbs.so.1", "verbs.map", isVerbs44, 44},
-		{libs.MLX5, "libmlx5.so.1", "mlx5.map", isMLX5, 65},
-		{libs.MLX544, "libmlx5.so.1", "mlx5.map", isMLX5, 44},
-		{libs.MLX561, "libmlx5.so.1", "mlx5.map", isMLX5, 61},
-		{libs.EFA, "libefa.so.1", "efa.map", isEFA, 65},
-		{libs.Kernel, "uverbs.so", "", isKernel, 65},
-		{libs.Server, "", "", isServer, 65},
+		{output: libs.Kernel, includes: isKernel},
+		{output: libs.Server, includes: isServer, program: true},
+		{output: libs.Shim, includes: isShim, version: "shim/shim.map", needs: host},
+		{output: libs.Shim61, includes: isShim61, version: "shim/shim.map", needs: host[1:2]},
 	}
 }
 
-// isModel reports whether a file belongs to the model shared by libibverbs and the uverbs kernel: the NIC, the
-// firmware, and the kernel without its front end and its queues.
-func isModel(name string) bool {
-	return strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic") ||
-		slices.Contains([]string{"mlx5_prm.c", "mlx5_firmware.c", "mlx5_match.c"}, name)
+// isShim reports whether a file belongs to the shim.
+func isShim(name string) bool {
+	return strings.HasPrefix(name, "shim/") && !isShim61(name)
 }
 
-// isVerbs reports whether a file belongs to libibverbs. It includes the kernel's dispatcher, flows and counters, but has
-// its own queues and devices.
-func isVerbs(name string) bool {
-	switch name {
-	case "uverbs/efa_ib_comp_cntr.c", "uverbs/mlx5_ib_counters.c", "uverbs/mlx5_ib_devx.c", "uverbs/mlx5_ib_fs.c", "uverbs/mlx5_ib_spec.c":
-		return true
-	case "uverbs/uverbs_card.c", "uverbs/uverbs_device.c", "uverbs/uverbs_preload.c", "uverbs/uverbs_rdma.c", "uverbs/uverbs_sysfs.c":
-		return false
-	}
-	return isModel(name) || strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "uverbs/uverbs_")
-}
-
-func isVerbs44(name string) bool { return isVerbs(name) && name != "verbs_comp_cntr.c" }
-
-func isMLX5(name string) bool {
-	return strings.HasPrefix(name, "mlx5") && !isModel(name) || name == "provider.c"
-}
-
-func isEFA(name string) bool { return name == "efa.c" || name == "provider.c" }
+func isShim61(name string) bool { return name == "shim/mlx5_stride.c" }
 
 // isKernel reports whether a file belongs to the uverbs kernel in software.
 func isKernel(name string) bool {
-	switch name {
-	case "verbs_environ.c", "verbs_calls.c", "verbs_control.c", "verbs_limits.c":
-		return true
-	case "uverbs/uverbsd.c":
-		return false
-	}
-	return isModel(name) || strings.HasPrefix(name, "uverbs/")
+	return !strings.HasPrefix(name, "shim/") && name != "uverbs/uverbsd.c"
 }
 
 // isServer reports whether a file belongs to uverbsd, which serves the kernel to other processes.
@@ -133,12 +93,12 @@ func isServer(name string) bool {
 	case "uverbs/uverbs_preload.c", "uverbs/uverbs_sysfs.c":
 		return false
 	}
-	return name == "uverbs/uverbsd.c" || isKernel(name)
+	return !strings.HasPrefix(name, "shim/")
 }
 
-// Build compiles the libraries into dir, which it makes if needed, and returns their paths. It does nothing if dir
+// Build compiles the files into dir, which it makes if needed, and returns their paths. It does nothing if dir
 // has a build from the same sources by the same compiler. Several processes may build into one directory at once,
-// because Build replaces whole files by rename. A privileged process may load the libraries, so only the owner may
+// because Build replaces whole files by rename. A privileged process may load them, so only the owner may
 // have write access to dir and its files. extra is added to the compiler's flags.
 //
 // Build returns ErrNoCompiler if there is no compiler. Any other error contains the compiler's
@@ -146,38 +106,36 @@ func isServer(name string) bool {
 func Build(dir string, extra ...string) (Libs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+		return Libs{}, fmt.Errorf("building the uverbs kernel: %w", err)
 	}
 	cc, err := compiler()
 	if err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+		return Libs{}, fmt.Errorf("building the uverbs kernel: %w", err)
 	}
 	from, err := identity(cc, extra)
 	if err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+		return Libs{}, fmt.Errorf("building the uverbs kernel: %w", err)
 	}
 	libs := LibsIn(dir)
 	if current(libs, dir, from) {
 		return libs, nil
 	}
 
-	for _, release := range []string{"44", "61"} {
-		if err := os.MkdirAll(filepath.Join(dir, release), 0o755); err != nil {
-			return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
-		}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Libs{}, fmt.Errorf("building the uverbs kernel: %w", err)
 	}
 	work, err := os.MkdirTemp(dir, ".build-") // of the same file system, for rename
 	if err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+		return Libs{}, fmt.Errorf("building the uverbs kernel: %w", err)
 	}
 	defer os.RemoveAll(work)
 	if err := build(cc, work, libraries(libs), extra); err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs in %s: %w", dir, err)
+		return Libs{}, fmt.Errorf("building the uverbs kernel in %s: %w", dir, err)
 	}
 
 	// Write the stamp last. If it is missing, the next Build starts over.
 	if err := replace(filepath.Join(work, stamp), filepath.Join(dir, stamp), []byte(from)); err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+		return Libs{}, fmt.Errorf("building the uverbs kernel: %w", err)
 	}
 	return libs, nil
 }
@@ -291,17 +249,19 @@ func build(cc, work string, list []library, extra []string) error {
 
 // compile compiles the library from its files among names, which lie in the directory work.
 func (l library) compile(cc, work, output string, names, extra []string) error {
-	args := slices.Concat(flags, extra, []string{l.define(), "-o", output})
-	if l.soname != "" {
-		args = append(args, "-shared", "-Wl,-soname,"+l.soname)
+	args := slices.Concat(flags, extra, []string{"-o", output})
+	if !l.program {
+		args = append(args, "-shared", "-Wl,-soname,"+filepath.Base(l.output))
 	}
 	if l.version != "" {
-		script := exec.Command(cc, l.define(), "-E", "-P", "-x", "c", "-o", "script.map", l.version)
-		script.Dir = work
-		if out, err := script.CombinedOutput(); err != nil {
-			return fmt.Errorf("preprocessing %s: %w\n%s", l.version, err, bytes.TrimSpace(out))
+		args = append(args, "-Wl,--version-script="+l.version)
+	}
+	for _, soname := range l.needs {
+		empty, err := dependency(cc, work, soname)
+		if err != nil {
+			return err
 		}
-		args = append(args, "-Wl,--version-script=script.map")
+		args = append(args, "-Wl,--no-as-needed", empty)
 	}
 	for _, n := range names {
 		if strings.HasSuffix(n, ".c") && l.includes(n) {
@@ -316,6 +276,17 @@ func (l library) compile(cc, work, output string, names, extra []string) error {
 		return fmt.Errorf("compiling %s: %w\n%s", filepath.Base(l.output), err, bytes.TrimSpace(out))
 	}
 	return nil
+}
+
+// dependency makes an empty library to link with, which stands for the one that the host has at run time. The host of the
+// build may have none.
+func dependency(cc, work, soname string) (string, error) {
+	empty := filepath.Join(work, "empty-"+soname)
+	out, err := exec.Command(cc, "-shared", "-nostdlib", "-Wl,-soname,"+soname, "-o", empty, "-x", "c", os.DevNull).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("linking a stand-in for %s: %w\n%s", soname, err, bytes.TrimSpace(out))
+	}
+	return empty, nil
 }
 
 // unpack writes the sources into dir and returns their names, relative to dir.

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// The variables of the environment. The library reads them at ibv_get_device_list, but not in a set-id program.
+// The variables of the environment. The kernel reads them when libibverbs lists the devices, but not in a set-id program.
 const (
 	// EnvDevices names the devices as Env.Devices does, for programs that add devices to an inherited environment.
-	EnvDevices    = "FLOWTALLY_IBVTEST_DEVICES"
+	EnvDevices = "FLOWTALLY_IBVTEST_DEVICES"
+	// EnvSysfs names a directory in which the kernel makes a sysfs for the libraries of the host. Who sets it removes it.
+	EnvSysfs      = "FLOWTALLY_IBVTEST_SYSFS"
 	envFail       = "FLOWTALLY_IBVTEST_FAIL"
 	envDelay      = "FLOWTALLY_IBVTEST_DELAY"
 	envWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
@@ -24,36 +26,36 @@ const (
 	envCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
 )
 
-// envPaths allows a confined plugin what only the software library needs: making files in the directory for temporary
+// envPaths allows a confined plugin what only the kernel in software needs: making files in the directory for temporary
 // files, and opening Control and Statistics.
 const envPaths = "FLOWTALLY_PLUGIN_PATHS"
 
-// Env configures the library of a process. The zero value has no device.
+// Env configures the kernel of a process. The zero value has no device.
 type Env struct {
 	Devices    []Device // a device without its netdev is not listed
 	Fail       []Fault
 	Delay      []Delay  // added to the verb's own time
-	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: for one device: "swnic0/flows"
+	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr; in the shim efadv, cq_ring. For one device: "mlx5_0/flows"
 	Control    string   // path of a FIFO made by NewControl
 	Statistics string   // path of a file for ReadStatistics
 	Mutant     string   // makes the uverbs kernel misbehave: "wrong_handle"
 
-	CompCntrMax []string // the largest value of completion counters, "0xffff"; for one device: "swnic0/0xffff"; default 2^48-1
-	CompCntrOps []string // the operations they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
+	CompCntrMax []string // the largest value of completion counters, "0xffff"; for one device: "mlx5_0/0xffff"; default 2^48-1
+	CompCntrOps []string // the operations they can count, "send" to "remote_rdma_write"; for one device: "mlx5_0/send"; default all
 }
 
 // Device is a device of the software NIC.
 type Device struct {
-	Name   string // "swnic0"
+	Name   string // "mlx5_0", "efa_0": the beginning is the driver
 	Netdev string // its flows match the packets of this netdev
 }
 
-// Fault makes calls of a verb fail, from number From to number To. The first call has number 1. From 0 means the first,
+// Fault makes calls fail, from number From to number To. The first call has number 1. From 0 means the first,
 // and To 0 means no end. Errno is the name or number of an errno, for example "EIO". With "ABORT" the call crashes the
 // process, and with "EXIT" it ends the process with status 0.
 type Fault struct {
 	Device   string // "": any
-	Verb     string // name of the function: "ibv_read_counters"
+	Verb     string // the kernel's name, or the verb's in the shim: "COUNTERS_READ", "ibv_post_send"
 	Errno    string
 	From, To int
 }

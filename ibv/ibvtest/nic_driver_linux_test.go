@@ -139,7 +139,7 @@ func compile(t testing.TB, name string, sources []string, flags ...string) strin
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
-	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Isrc", "-I../internal/abi", "-DIBVTEST_RDMA_CORE=65", "-o", program}, flags...)
+	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Isrc", "-I../internal/abi", "-o", program}, flags...)
 	if out, err := exec.Command("gcc", append(args, sources...)...).CombinedOutput(); err != nil {
 		t.Fatalf("compiling %s: %v\n%s", name, err, out)
 	}

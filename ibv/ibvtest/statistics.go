@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// Statistics contains the number of calls by verb ("ibv_read_counters", "mlx5dv_create_flow_matcher")
-// and by firmware command of libmlx5 ("QUERY_FLOW_COUNTER"). It is the sum over all devices and
+// Statistics contains the number of calls by the kernel's method or command ("COUNTERS_READ", "ALLOC_PD"), by firmware
+// command ("QUERY_FLOW_COUNTER"), and by verb of the shim ("ibv_post_send"). It is the sum over all devices and
 // processes that write to one file. NIC_DROPS is the number of packets lost by the NIC's socket, as of
-// the last read of a counter or close of a device. If it is not 0, counts are too low.
+// the last call to the kernel. If it is not 0, counts are too low.
 type Statistics map[string]uint64
 
 // recordSize is the size of a record in verbs_calls.c: a name of 56 bytes and a count.

@@ -54,7 +54,7 @@ func TestRDMAMatrixNamesExistingTests(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range append(real, m.Software...) {
+	for _, name := range append(real, m.Shim...) {
 		if !all[name] {
 			t.Errorf("docs/rdma.md: no such test: %s", name)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // fakeHost is a host whose RDMA devices are a few maps. It shows how the backend uses devices. How devices count packets is for
-// the tests with the software library.
+// the tests over the uverbs kernel in software.
 type fakeHost struct {
 	mu     sync.Mutex
 	list   []portInfo

@@ -29,7 +29,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 		perSecond, objects int
 	}{
 		{"verbs", &kernel, "COUNTERS_READ", "COUNTERS_READ", []string{"devx"}, 4000, flows},
-		{"devx in bulk", &libraries, "QUERY_FLOW_COUNTER", "mlx5dv_devx_obj_query", nil, 200, flows / bulkCounters},
+		{"devx in bulk", &libraries, "QUERY_FLOW_COUNTER", "DEVX_OBJ_QUERY", nil, 200, flows / bulkCounters},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &softwareNIC{soft.NewNIC(t, c.stack)}

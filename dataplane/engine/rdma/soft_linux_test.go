@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 var kernel soft.Kernel
 
-// libraries are for what the host's libraries do without the kernel.
+// libraries has the shim in front of the host's libraries, for what no kernel can cause.
 var libraries soft.Libraries
 
 // softwareNIC is a device of the uverbs kernel in software, below the host's libraries, with a wire.

@@ -1,4 +1,4 @@
-// Command build compiles the software libibverbs.so.1 and libmlx5.so.1 of package ibvtest
+// Command build compiles the uverbs kernel in software and the shim of package ibvtest
 // into a directory: go run ./ibv/ibvtest/build DIR.
 package main
 
@@ -19,7 +19,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
+	for _, p := range []string{libs.Kernel, libs.Server, libs.Shim, libs.Shim61} {
 		fmt.Println(p)
 	}
 }

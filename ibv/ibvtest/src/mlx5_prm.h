@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mlx5_prm.h: a ConnectX as its Programmer's Reference Manual (PRM) describes it: the layout of commands and
- * matches, and the firmware that runs the commands. The software libmlx5.so.1 and the uverbs kernel in software
- * share it, so it knows neither libibverbs nor uverbs.
+ * matches, and the firmware that runs the commands. The driver is in uverbs/,
+ * so it knows neither libibverbs nor uverbs.
  *
  * Firmware that refuses a command writes a status and a syndrome into the command's output, and the functions return
  * EREMOTEIO. Our syndrome says at which bit of the input (MLX5_SYNDROME_BIT + n) or of the lengths

@@ -3,8 +3,7 @@
  * nic.h: the packet engine of the software NIC. It counts the real packets of one
  * netdev by flow rules, as the flow steering of an RDMA NIC does.
  *
- * The uverbs kernel in software (uverbs/) holds the engine and one nic per device, in uverbs.so and in the software
- * libibverbs.so.1. It fills rules from the specs of flows and from the PRM match parameters of mlx5's matchers.
+ * The uverbs kernel in software (uverbs/) holds the engine and one nic per device. It fills rules from the specs of flows and from the PRM match parameters of mlx5's matchers.
  *
  * Matching
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rdma_cqe.c: completion queue entries as mlx5 writes them (struct mlx5_cqe64 and
- * mlx5_err_cqe of <infiniband/mlx5dv.h>) and as libmlx5 reads them. */
+ * mlx5_err_cqe of <infiniband/mlx5dv.h>). */
 #include <endian.h>
 #include <string.h>
 
@@ -31,13 +31,6 @@ static void put32(uint8_t *to, uint32_t value)
 	memcpy(to, &value, sizeof(value));
 }
 
-static uint32_t get32(const uint8_t *from)
-{
-	uint32_t value;
-	memcpy(&value, from, sizeof(value));
-	return be32toh(value);
-}
-
 /* Up to 32 scattered bytes lie in the first half. More lie in the 64 bytes before the entry, which are the
  * caller's. */
 void rdma_cqe_encode(const struct rdma_cqe *from, uint8_t owner, uint8_t e[RDMA_CQE_BYTES])
@@ -64,23 +57,6 @@ void rdma_cqe_encode(const struct rdma_cqe *from, uint8_t owner, uint8_t e[RDMA_
 		e[OP_OWN] |= from->scattered > 32 ? INLINE_64 : INLINE_32;
 }
 
-void rdma_cqe_decode(const uint8_t *e, struct rdma_cqe *to)
-{
-	*to = (struct rdma_cqe){
-		.opcode = e[OP_OWN] >> 4,
-		.wqe_opcode = e[SOP_DROP_QPN],
-		.syndrome = e[SYNDROME],
-		.vendor = e[VENDOR_ERR_SYND],
-		.solicited = e[OP_OWN] & SOLICITED,
-		.grh = get32(e + FLAGS_RQPN) & GRH,
-		.counter = e[WQE_COUNTER] << 8 | e[WQE_COUNTER + 1],
-		.qpn = get32(e + SOP_DROP_QPN) & 0xffffff,
-		.length = get32(e + BYTE_CNT),
-		.src_qp = get32(e + FLAGS_RQPN) & 0xffffff,
-	};
-	memcpy(&to->imm, e + IMM, sizeof(to->imm));
-}
-
 static const struct {
 	uint8_t status, syndrome;
 } syndromes[] = {
@@ -96,12 +72,4 @@ uint8_t rdma_syndrome(uint32_t status)
 		if (syndromes[i].status == status)
 			return syndromes[i].syndrome;
 	return 0;
-}
-
-uint32_t rdma_status(uint8_t syndrome)
-{
-	for (size_t i = 0; i < sizeof(syndromes) / sizeof(syndromes[0]); i++)
-		if (syndromes[i].syndrome == syndrome)
-			return syndromes[i].status;
-	return IBV_WC_GENERAL_ERR;
 }

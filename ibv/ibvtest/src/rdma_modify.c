@@ -57,7 +57,8 @@ static int check_values(const struct ibv_qp_attr *a, int mask)
 	return 0;
 }
 
-void rdma_reset(struct rdma_qp *q)
+/* To RESET, without a look at the state before. */
+static void reset(struct rdma_qp *q)
 {
 	q->state = IBV_QPS_RESET;
 	q->wake = RDMA_NEVER;
@@ -75,7 +76,7 @@ static void enter(struct rdma_qp *q, uint32_t to, int mask)
 	switch (to) {
 	case IBV_QPS_RESET:
 		q->attr = (struct ibv_qp_attr){.cap = q->attr.cap};
-		rdma_reset(q);
+		reset(q);
 		break;
 	case IBV_QPS_ERR:
 		rdma_fail(q, IBV_QPS_ERR);

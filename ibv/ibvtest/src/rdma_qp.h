@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rdma_qp.h: queue pairs of the card: their work requests, their transports, and the wire between
- * them. A library (verbs_*.c) or a uverbs kernel (uverbs/) stands in front of them: it fills
- * the queues, and writes the completions where its readers look for them (rdma_ops).
+ * them. The uverbs kernel (uverbs/) stands in front of them: it fills the queues, and writes the completions where its readers look for them (rdma_ops).
  *
  * One lock of the front for all devices protects everything here, because a work request reaches into
  * the queue pair at the other end, which may be another device's. Objects are on the wire's lists
@@ -20,13 +19,12 @@
 #include "rdma_link.h"
 #include "verbs_abi.h"
 
-#define RDMA_MAX_SGE 16   /* of a work request of the software libraries */
 #define RDMA_SEGMENTS 64
 #define RDMA_RD_ATOMIC 16 /* reads that a queue pair has under way */
 #define RDMA_NEVER UINT64_MAX
 #define RDMA_MAX_SCATTER 64 /* bytes of a message that an entry of a completion queue can hold */
 
-/* A memory region. Its memory belongs to a task: NULL is the process of the library. */
+/* A memory region. Its memory belongs to a task. */
 struct rdma_mr {
 	struct rdma_link wire;
 	const void *pd, *task;
@@ -148,17 +146,12 @@ static inline uint8_t *rdma_wqe_data(struct rdma_queue *q, uint64_t n)
 /* rdma_wire.c: the lists and time. */
 struct rdma_link *rdma_wire_qps(void);
 struct rdma_link *rdma_wire_mrs(void);
-uint32_t rdma_wire_number(void); /* of a QP or a CQ: 24 bits, once only */
-uint32_t rdma_wire_key(void);    /* of a memory region, once only */
 uint64_t rdma_now(void);
-struct rdma_qp *rdma_qp_by_number(uint32_t number); /* NULL */
 
 /* rdma_queue.c: slots; 0 or ENOMEM. */
 int rdma_queue_make(struct rdma_queue *q, uint32_t depth, uint32_t max_sge, uint32_t max_inline, uint32_t most);
 void rdma_queue_free(struct rdma_queue *q);
 void rdma_queue_clear(struct rdma_queue *q);
-/* The most bytes that a send of a queue pair of that type takes in the queue. */
-uint32_t rdma_send_bytes(uint32_t type, uint32_t sges, uint32_t inlined);
 /* Takes the next slot, of so many bytes as mlx5 would need for it. NULL: it is full. */
 struct rdma_wqe *rdma_queue_take(struct rdma_queue *q, uint32_t bytes);
 
@@ -206,17 +199,14 @@ void rdma_flush(struct rdma_qp *q);
 /* rdma_modify.c: ibv_modify_qp(3), all or nothing: 0 or EINVAL, which changes no attribute. RESET drops the posted
  * requests. */
 int rdma_modify(struct rdma_qp *q, const struct ibv_qp_attr *attr, int mask);
-void rdma_reset(struct rdma_qp *q); /* to RESET, without a look at the state before */
 bool rdma_ah_valid(const struct ibv_ah_attr *attr); /* RoCE wants a GRH; of GIDs and ports there is one */
 
 /* rdma_states.c: may ibv_modify_qp(3) do this? */
 bool rdma_transition(uint32_t type, uint32_t from, uint32_t to, int mask);
 
-/* rdma_cqe.c: an entry in the 64 bytes that mlx5 writes, with the owner bit, and back. */
-enum { RDMA_CQE_BYTES = 64, RDMA_CQE_OP_OWN = 0x3f, RDMA_CQE_INVALID = 15 };
+/* rdma_cqe.c: an entry in the 64 bytes that mlx5 writes, with the owner bit. */
+enum { RDMA_CQE_BYTES = 64, RDMA_CQE_OP_OWN = 0x3f };
 void rdma_cqe_encode(const struct rdma_cqe *from, uint8_t owner, uint8_t to[RDMA_CQE_BYTES]);
-void rdma_cqe_decode(const uint8_t *from, struct rdma_cqe *to);
 uint8_t rdma_syndrome(uint32_t status);
-uint32_t rdma_status(uint8_t syndrome);
 
 #endif

@@ -52,22 +52,6 @@ void rdma_queue_clear(struct rdma_queue *q)
 	q->blocks = 0;
 }
 
-/* Bytes of a work request's segments in an mlx5 queue. */
-enum { CONTROL = 16, REMOTE = 16, DATAGRAM = 48, DATA = 16, INLINE_HEADER = 4 };
-
-static uint32_t align16(uint32_t n)
-{
-	return (n + 15) & ~15U;
-}
-
-uint32_t rdma_send_bytes(uint32_t type, uint32_t sges, uint32_t inlined)
-{
-	uint32_t data = sges * DATA;
-	if (inlined && align16(inlined + INLINE_HEADER) > data)
-		data = align16(inlined + INLINE_HEADER);
-	return CONTROL + (type == IBV_QPT_UD ? DATAGRAM : REMOTE) + data;
-}
-
 struct rdma_wqe *rdma_queue_take(struct rdma_queue *q, uint32_t bytes)
 {
 	if (q->head - q->tail >= q->depth)

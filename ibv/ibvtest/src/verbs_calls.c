@@ -143,13 +143,10 @@ static bool replace(char **old, const char *new)
 /* A list that is as it was goes on with its numbering. */
 void verbs_calls_configure(const char *statistics, const char *fail, const char *delay, const char *without)
 {
-	char path[512];
-	const char *root = *statistics ? NULL : verbs_sysfs_root();
-	snprintf(path, sizeof(path), "%s%s", root ? root : statistics, root ? "/calls" : "");
 	pthread_mutex_lock(&calls.lock);
-	if (*path && (!calls.path || strcmp(calls.path, path))) {
+	if (*statistics && (!calls.path || strcmp(calls.path, statistics))) {
 		close_records();
-		open_records(path);
+		open_records(statistics);
 	}
 	bool changed = replace(&calls.fail, fail);
 	changed |= replace(&calls.delay, delay);
@@ -275,16 +272,4 @@ int verbs_call(const char *device, const char *verb)
 		err = EINTR;
 	}
 	return err;
-}
-
-void verbs_calls_close(void)
-{
-	pthread_mutex_lock(&calls.lock);
-	close_records();
-	free(calls.fail);
-	free(calls.delay);
-	free(calls.without);
-	calls.fail = calls.delay = calls.without = NULL;
-	calls.n = 0;
-	pthread_mutex_unlock(&calls.lock);
 }

@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_abi.h: the part of libibverbs' binary interface that the binding calls (package ibv) and that the
- * software NIC serves (package ibvtest), so that both compile without a header of rdma-core. Names and layouts come
+ * verbs_abi.h: the part of libibverbs' binary interface that the binding calls (package ibv), and that the shim and the
+ * card of package ibvtest use, so that all compile without a header of rdma-core. Names and layouts come
  * from <infiniband/verbs.h>; an enum there is uint32_t or int32_t here. Tests of both packages compile the two headers
  * and compare sizes, offsets and values.
  *
- * struct verbs_context grows at its head, release by release. IBVTEST_RDMA_CORE is the release of the software
- * NIC's library: 65 (IBVERBS_1.18), or 44, which Debian 12 has. The binding compiles the shorter one, as it reads
- * no operation before query_port. */
+ * struct verbs_context grows at its head, release by release. This is the one of rdma-core 44, which Debian 12 has: nobody
+ * here reads an operation before query_port. */
 #ifndef FLOWTALLY_VERBS_ABI_H
 #define FLOWTALLY_VERBS_ABI_H
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#ifndef IBVTEST_RDMA_CORE
-#define IBVTEST_RDMA_CORE 44
-#endif
 
 /* Devices. */
 
@@ -197,9 +192,6 @@ struct ibv_flow_attr;
 /* The new half of a context grows at its head: an older library's struct is shorter there, and sz is its length. The
  * product reads it only through verbs_get_ctx_op. Operations that neither side calls are void pointers. */
 struct verbs_context {
-#if IBVTEST_RDMA_CORE >= 65
-	void *free_buf, *alloc_buf, *dm_export_dmabuf_fd, *reg_mr_ex, *dealloc_dmah, *alloc_dmah;
-#endif
 	int (*query_port)(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr, size_t attr_len);
 	void *advise_mr, *alloc_null_mr;
 	int (*read_counters)(struct ibv_counters *counters, uint64_t *values, uint32_t ncounters, uint32_t flags);

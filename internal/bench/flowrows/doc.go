@@ -36,5 +36,5 @@
 // change. The instances are made once, by the first row that needs them, on veth pairs in a network
 // namespace of their own, and serve all rows; Row.Release ends them. The rows need the privileges to
 // attach BPF programs, the programs flowtally and flowtally-plugin, and,
-// for the software NIC, its libraries beside them.
+// for the software NIC, the uverbs kernel beside them (Preload) and the host's rdma-core.
 package flowrows

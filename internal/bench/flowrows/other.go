@@ -13,6 +13,9 @@ var errSystem = errors.New("it takes Linux")
 
 type ground struct{}
 
+// Preload has no kernel to preload.
+func Preload(string) (end func() error, err error) { return func() error { return nil }, nil }
+
 func (s *site) start(context.Context, kind, int) (*subject, error)    { return nil, errSystem }
 func (s *site) addByCommand(context.Context, *subject) (int64, error) { return 0, errSystem }
 func (s *subject) anonymous(context.Context) (bytes int64, err error) { return 0, errSystem }

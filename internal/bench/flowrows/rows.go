@@ -21,7 +21,7 @@ const (
 )
 
 // Rows returns the rows of the control plane. bin is the directory of the programs flowtally and
-// flowtally-plugin, and of ibvtest. The rows hold no resource before Row.Prepare. The instances
+// flowtally-plugin. The rows hold no resource before Row.Prepare. The instances
 // that it makes for one row serve the others of its kind until Row.Release.
 func Rows(bin string) []bench.Row {
 	s := &site{bin: bin, made: make(map[kind]pair)}

@@ -11,11 +11,25 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/rowtest"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/soft"
 )
+
+func TestMain(m *testing.M) {
+	uverbs.Preload()
+	code := m.Run()
+	if err := uverbs.Close(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// uverbs is below the host's RDMA libraries, for the rows with a NIC.
+var uverbs soft.Kernel
 
 func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)
+	uverbs.Need(t)
 	bin := rowtest.Programs(t)
 	rows := slices.DeleteFunc(Rows(bin), func(r bench.Row) bool {
 		return strings.HasPrefix(r.Name, "hooks.") || strings.HasPrefix(r.Name, "set.") // below, with less

@@ -2,6 +2,7 @@ package flowrows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,19 +69,18 @@ func (s *site) embed(ctx context.Context, cfg dataplane.Config) (*subject, error
 	return &subject{svc: e, cpu: bench.ProcessCPU}, nil
 }
 
-// onNIC has cfg count by a software device of the link.
+// onNIC has cfg count by a software device of the link. The kernel of the device is below the host's libraries in this
+// process, by Preload.
 func (s *site) onNIC(cfg *dataplane.Config, link string) error {
-	dir := filepath.Join(s.bin, "ibvtest")
 	cfg.Backend = "auto"
-	cfg.RDMA.Library = filepath.Join(dir, "libibverbs.so.1")
-	cfg.RDMA.MLX5 = filepath.Join(dir, "libmlx5.so.1")
-	if _, err := os.Stat(cfg.RDMA.MLX5); err != nil {
-		return fmt.Errorf("looking for the software NIC, which `make build` leaves beside flowtally: %w", err)
+	cfg.RDMA.MLX5 = ibvtest.LibsIn(filepath.Join(s.bin, "ibvtest")).Shim // it has bulks of counters, as rdma-core 65
+	if os.Getenv(ibvtest.EnvSysfs) == "" {
+		return errors.New("looking for the uverbs kernel in software: it is not preloaded; `make build` leaves it beside flowtally")
 	}
 
 	// The devices of earlier instances stay.
 	before := os.Getenv(ibvtest.EnvDevices)
-	list := "sw" + link + "=" + link
+	list := "mlx5_" + link + "=" + link
 	if before != "" {
 		list = before + "," + list
 	}

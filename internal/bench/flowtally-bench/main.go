@@ -18,6 +18,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/flowrows"
 )
 
 // Exit codes, as flowtally has them.
@@ -32,9 +33,17 @@ const description = `Measures this machine: every figure a ratio to a floor or a
 Rows go to standard output, talk to standard error. SIGINT and SIGTERM end the run: the rows that were measured are printed. Exit codes: 0 ok, 1 failed or ended by a signal, 2 wrong usage.`
 
 func main() {
+	end, err := flowrows.Preload(programs())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitFailed)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := run(ctx, os.Stdout, os.Stderr, os.Args[1:])
 	stop()
+	if err := end(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	os.Exit(code)
 }
 

@@ -20,11 +20,7 @@ import (
 
 // everyRow is every row, in the order in which it is printed.
 func everyRow() []bench.Row {
-	// The directory of this program. A row that needs another program of it says so where that is missing.
-	bin := ""
-	if self, err := os.Executable(); err == nil {
-		bin = filepath.Dir(self)
-	}
+	bin := programs()
 	return slices.Concat(
 		shmrows.Rows(),
 		readrows.Rows(bin),
@@ -36,6 +32,15 @@ func everyRow() []bench.Row {
 		toprows.Rows(bin),
 		exportrows.Rows(bin),
 	)
+}
+
+// programs is the directory of this program. A row that needs another program of it says so where that is missing.
+func programs() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(self)
 }
 
 // everyFloor is every program that a row starts to compare with, by its name.

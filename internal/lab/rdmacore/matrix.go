@@ -21,12 +21,12 @@ func Suites() []string { return []string{"bookworm", "trixie", "sid"} }
 type Matrix struct {
 	Versions map[string]string   // the rdma-core of each suite, "44.0"
 	Tests    map[string][]string // the tests in the cells of each suite, sorted, once each
-	Software []string            // the tests in cells of the software libraries
+	Shim     []string            // the tests in cells of the shim
 }
 
 var (
 	matrixColumn = regexp.MustCompile("^([0-9]+\\.[0-9]+) \\(([a-z]+)\\)$")
-	matrixTest   = regexp.MustCompile("^(software: )?`(Test[A-Za-z0-9_]+)`$")
+	matrixTest   = regexp.MustCompile("^(shim: )?`(Test[A-Za-z0-9_]+)`$")
 )
 
 // ReadMatrix reads the matrix from the text of docs/rdma.md. A cell of a release is a test, several with commas between,
@@ -80,7 +80,7 @@ func (m *Matrix) cell(suite, text string) error {
 		case t == nil:
 			return fmt.Errorf("%s: %q is no test", suite, part)
 		case t[1] != "":
-			m.Software = append(m.Software, t[2])
+			m.Shim = append(m.Shim, t[2])
 		default:
 			m.Tests[suite] = append(m.Tests[suite], t[2])
 		}

@@ -20,7 +20,7 @@ const (
 	// preloadedEnv has the process that executed itself by Kernel.Preload. Its children are preloaded too, and find
 	// the number of another process.
 	preloadedEnv = "FLOWTALLY_PRELOADED"
-	sysfsEnv     = "FLOWTALLY_IBVTEST_SYSFS"
+	sysfsEnv     = ibvtest.EnvSysfs
 )
 
 // Kernel is the uverbs kernel in software, below the RDMA libraries that this host has installed. The zero value is

@@ -20,7 +20,7 @@ type NIC struct {
 	Env    ibvtest.Env
 }
 
-// Stack is what serves the devices: *Kernel or *Libraries.
+// Stack is what serves the devices: *Kernel, or *Libraries with the shim in front.
 type Stack interface {
 	// libraries returns those to configure, and how the names of devices begin.
 	libraries(t testing.TB) (rdma dataplane.RDMAConfig, prefix string)
@@ -55,8 +55,15 @@ func NewNIC(t testing.TB, s Stack) *NIC {
 
 func (l *Libraries) libraries(t testing.TB) (rdma dataplane.RDMAConfig, prefix string) {
 	t.Helper()
-	libs := l.Get(t)
-	return dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}, "sw"
+	return l.Shimmed(t), "mlx5_"
+}
+
+// Shimmed names the shim in place of each library of the host. TestMain has called Kernel.Preload.
+func (l *Libraries) Shimmed(t testing.TB) dataplane.RDMAConfig {
+	t.Helper()
+	(&Kernel{}).Need(t)
+	shim := l.Get(t).Shim
+	return dataplane.RDMAConfig{Library: shim, MLX5: shim, EFA: shim}
 }
 
 // Controlled returns the control of the device, which is effective when the device is opened.

@@ -1,6 +1,6 @@
 // Package soft gives the tests of a package RDMA devices without a card. Kernel is the uverbs kernel in software below the
-// libraries that the host has installed. Libraries are the software RDMA libraries of ibv/ibvtest, for what the host's
-// cannot do. Both are built once, in the directory FLOWTALLY_SOFT where that is set.
+// libraries that the host has installed. Libraries has the shim in front of these, for what no kernel can cause. Both are
+// built once, in the directory FLOWTALLY_SOFT where that is set.
 package soft
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// Libraries are built by the first test that asks for them, and shared by all.
+// Libraries are the files of ibv/ibvtest, built by the first test that asks for them, and shared by all.
 // The zero value is ready.
 type Libraries struct {
 	once  sync.Once

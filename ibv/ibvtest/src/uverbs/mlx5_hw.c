@@ -2,6 +2,7 @@
  *
  * mlx5_hw.c: the card at work: it passes over the queue pairs, fetches their requests and executes them. */
 #include "../nic.h"
+#include "efa_ib.h"
 #include "mlx5_hw.h"
 
 static struct mlx5_ib_qp *of(struct rdma_qp *q)
@@ -23,6 +24,12 @@ static void event(struct rdma_qp *q, uint32_t type)
 {
 	if (!of(q)->devx)
 		uv_qp_event(&of(q)->ibqp, type);
+}
+
+/* The completion counters of mlx5_ib_main.c. */
+static void count(struct rdma_qp *q, uint32_t op, bool ok)
+{
+	efa_count(&of(q)->ibqp, op, ok);
 }
 
 /* Of the port, as query_port says. */
@@ -47,7 +54,7 @@ static void transmit(struct rdma_qp *q, const struct rdma_segments *s)
 }
 
 const struct rdma_ops mlx5_hw_ops = {
-	.complete = complete, .event = event, .fetch = mlx5_hw_fetch_receives, .mtu = mtu, .transmit = transmit};
+	.complete = complete, .event = event, .count = count, .fetch = mlx5_hw_fetch_receives, .mtu = mtu, .transmit = transmit};
 
 /* Receives the frames that flows delivered since the last pass. */
 static unsigned receive_frames(struct mlx5_ib_qp *q)
@@ -86,12 +93,16 @@ unsigned mlx5_hw_card(struct uv_device *device)
 {
 	unsigned done = 0;
 	struct rdma_link *qps = rdma_wire_qps();
+	for (struct rdma_link *l = qps->next; l != qps; l = l->next) { /* also of other devices: they may be peers */
+		struct rdma_qp *q = RDMA_OUTER(l, struct rdma_qp, wire);
+		if (q->ops == &mlx5_hw_ops)
+			q->gone = uv_lost(of(q)->ibqp.object.file);
+	}
 	for (struct rdma_link *l = qps->next; l != qps; l = l->next) {
 		struct rdma_qp *q = RDMA_OUTER(l, struct rdma_qp, wire);
 		if (q->ops != &mlx5_hw_ops || of(q)->ibqp.object.device != device)
 			continue;
 		uint64_t before = q->sq.next + q->rq.next;
-		q->gone = uv_lost(of(q)->ibqp.object.file);
 		if (!q->gone) {
 			mlx5_hw_run(q);
 			done += receive_frames(of(q));

@@ -54,7 +54,7 @@ struct mlx5_devx_obj {
 	struct mlx5_devx_queue *queue; /* a completion queue or a queue pair, else NULL */
 };
 
-/* mlx5_ib_devx_queues.c, which the software libibverbs does not have. A function takes a command and fills all of its output:
+/* mlx5_ib_devx_queues.c. A function takes a command and fills all of its output:
  * 0, an errno of the kernel, or EREMOTEIO and the status of firmware. */
 struct mlx5_devx_queues {
 	bool (*creates)(uint16_t opcode);

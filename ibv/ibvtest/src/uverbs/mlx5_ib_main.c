@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "efa_ib.h"
 #include "mlx5_hw.h"
 #include "mlx5_ib_flow.h"
 
@@ -138,6 +139,18 @@ static int create_ah(struct uv_ah *ah, struct uv_call *call)
 	return uv_udata_out(call, &call->driver, &r, sizeof(r));
 }
 
+/* No ConnectX has completion counters. Behind the shim (../shim/comp_cntr.c) this one has those of the EFA, so that tests
+ * count RC queue pairs. */
+static int query_comp_cntr_caps(struct uv_device *device, uint32_t *max_counters, uint64_t *max_value, uint32_t *ops)
+{
+	return uv_shimmed() ? efa_query_comp_cntr_caps(device, max_counters, max_value, ops) : EOPNOTSUPP;
+}
+
+static int create_comp_cntr(struct uv_comp_cntr *cntr, struct uv_call *call)
+{
+	return uv_shimmed() ? efa_create_comp_cntr(cntr, call) : EOPNOTSUPP;
+}
+
 static const struct uv_device_ops mlx5_ib_ops = {
 	.driver_id = RDMA_DRIVER_MLX5,
 	.num_comp_vectors = 2,
@@ -149,6 +162,7 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.size_ib_qp = sizeof(struct mlx5_ib_qp),
 	.size_ib_flow = sizeof(struct mlx5_ib_flow),
 	.size_ib_counters = sizeof(struct mlx5_ib_mcounters),
+	.size_ib_comp_cntr = sizeof(struct efa_comp_cntr),
 	.alloc_ucontext = alloc_ucontext,
 	.query_device = query_device,
 	.query_port = query_port,
@@ -168,9 +182,15 @@ static const struct uv_device_ops mlx5_ib_ops = {
 	.create_counters = mlx5_ib_create_counters,
 	.destroy_counters = mlx5_ib_destroy_counters,
 	.read_counters = mlx5_ib_read_counters,
+	.query_comp_cntr_caps = query_comp_cntr_caps,
+	.create_comp_cntr = create_comp_cntr,
+	.destroy_comp_cntr = efa_destroy_comp_cntr,
+	.set_comp_cntr = efa_set_comp_cntr,
+	.inc_comp_cntr = efa_inc_comp_cntr,
+	.qp_attach_comp_cntr = efa_qp_attach_comp_cntr,
 };
 
 static const struct uv_method *const methods[] = {mlx5_ib_uar_methods, mlx5_ib_flow_methods, mlx5_ib_devx_methods,
-						 mlx5_ib_devx_queue_methods, NULL};
+						 mlx5_ib_devx_queue_methods, efa_comp_cntr_methods, NULL};
 
 const struct uv_driver mlx5_ib_driver = {"mlx5", &mlx5_ib_ops, methods};

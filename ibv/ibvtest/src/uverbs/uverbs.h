@@ -344,6 +344,7 @@ struct uv_device {
 	bool unlisted;          /* it was removed: sysfs does not name it */
 	bool unplugged;         /* a read found that the netdev is gone */
 	struct nic *nic;        /* by uv_device_nic */
+	uint64_t drops;         /* of the nic, those that the statistics have */
 	void *priv;             /* of the driver, for all files */
 	struct uv_file *files;
 	struct uv_device *next;
@@ -352,6 +353,9 @@ struct uv_device {
 /* uv_device_nic opens the packet engine of the device's netdev, once. */
 int uv_device_nic(struct uv_device *device, struct nic **nic);
 struct uv_device *uv_devices(void);
+/* The shim stands before libibverbs in this process (../shim). */
+void uv_shimmed_set(void);
+bool uv_shimmed(void);
 /* uv_gid is the only GID of the device, the link-local address of its netdev. Its last 8 bytes are the GUID. */
 void uv_gid(const struct uv_device *device, uint8_t gid[16]);
 /* uv_without: does WITHOUT name the feature for the device? */

@@ -53,6 +53,7 @@ void uv_qp_release_events(struct uv_qp *qp);
 
 /* uv_gate without the lock. EBADF: the file was closed meanwhile. */
 int uv_gate_unlocked(struct uv_call *call, const char *name);
+void uv_device_note_drops(struct uv_device *device);
 
 void uv_object_free(struct uv_object *object);
 void uv_object_no_handle(struct uv_object *object); /* gives its handle back: it has a descriptor in place of one */

@@ -29,11 +29,12 @@ static struct {
 	char mutant[64], control[256], *said;
 } kernel;
 
+static bool shimmed;
+void uv_shimmed_set(void) { __atomic_store_n(&shimmed, true, __ATOMIC_RELEASE); }
+bool uv_shimmed(void) { return __atomic_load_n(&shimmed, __ATOMIC_ACQUIRE); }
+
 struct uv_device *uv_devices(void) { return kernel.devices; }
 bool uv_mutant(const char *name) { return *kernel.mutant && !strcmp(kernel.mutant, name); }
-
-/* verbs_calls.c keeps the statistics here when no file is named. */
-const char *verbs_sysfs_root(void) { return NULL; }
 
 static void read_mac(struct uv_device *d)
 {
@@ -79,7 +80,8 @@ static void forget(void)
 static char *said(const struct verbs_environ *e, const char *mutant)
 {
 	char *text = NULL;
-	if (asprintf(&text, "%s;%s;%s;%s;%s;%s", e->devices, e->fail, e->delay, e->without, e->statistics, mutant) < 0)
+	if (asprintf(&text, "%s;%s;%s;%s;%s;%s;%s;%s", e->devices, e->fail, e->delay, e->without, e->statistics, e->comp_cntr_max,
+		     e->comp_cntr_ops, mutant) < 0)
 		return NULL;
 	return text;
 }
@@ -98,6 +100,23 @@ static void obey(const char *word, const char *name)
 	uv_unlock();
 }
 
+/* While a file is open, devices are only added. */
+static void plug(void)
+{
+	struct verbs_environ e;
+	struct verbs_item item;
+	verbs_environ_load(&e);
+	for (const char *list = e.devices; verbs_next_item(&list, &item);) {
+		struct uv_device **end = &kernel.devices;
+		unsigned number = 0;
+		for (; *end && strcmp((*end)->name, item.name); end = &(*end)->next)
+			number = (*end)->number + 1;
+		if (!*end)
+			add(end, &item, number);
+	}
+	verbs_environ_free(&e);
+}
+
 /* Reads the environment. If it changed, and no file is open, the kernel starts again by it. */
 static void configure(void)
 {
@@ -107,7 +126,7 @@ static void configure(void)
 	unsigned number = 0;
 	for (struct uv_device *d = kernel.devices; d; d = d->next)
 		if (d->files)
-			return;
+			return plug();
 	const char *mutant = secure_getenv("FLOWTALLY_IBVTEST_MUTANT");
 	verbs_environ_load(&e);
 	if (strcmp(e.control, kernel.control)) {
@@ -157,6 +176,17 @@ int uv_device_nic(struct uv_device *device, struct nic **nic)
 	}
 	*nic = device->nic;
 	return err;
+}
+
+/* Adds the frames that the NIC lost since the last call to the statistic NIC_DROPS. */
+void uv_device_note_drops(struct uv_device *device)
+{
+	if (!device->nic)
+		return;
+	uint64_t now = nic_drops(device->nic);
+	if (now != device->drops)
+		verbs_count("NIC_DROPS", now - device->drops);
+	device->drops = now;
 }
 
 int uv_gate_unlocked(struct uv_call *call, const char *name)

@@ -93,6 +93,7 @@ void uv_close(struct uv_file *file)
 	if (!file->device->files && file->device->nic) {
 		nic_close(file->device->nic);
 		file->device->nic = NULL;
+		file->device->drops = 0;
 	}
 	free(file);
 }

@@ -274,6 +274,11 @@ int uv_ioctl(struct uv_file *file, struct uv_task *task, unsigned long cmd, uint
 {
 	file->calls++;
 	int err = ioctl(file, task, cmd, arg);
+	uv_device_note_drops(file->device);
+	if (file->device->unplugged) {
+		file->device->unplugged = false;
+		(void)uv_device_obey(file->device, "fatal");
+	}
 	if (err && uv_mutant("wrong_errno"))
 		err = EXDEV;
 	if (!--file->calls && file->closing)

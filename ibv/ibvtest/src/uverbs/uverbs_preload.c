@@ -137,6 +137,17 @@ PUBLIC int ioctl(int fd, unsigned long cmd, ...)
 	return -1;
 }
 
+/* For the shim (../shim), of a verb that makes no call of the kernel: counts and delays it, and returns 0 or the errno that
+ * FAIL has for it. */
+PUBLIC int uverbs_verb(const char *device, const char *verb);
+int uverbs_verb(const char *device, const char *verb) { return verbs_call(device, verb); }
+/* The shim is there. */
+PUBLIC void uverbs_shimmed(void);
+void uverbs_shimmed(void) { uv_shimmed_set(); }
+/* Is the ability taken from the device? */
+PUBLIC bool uverbs_without(const char *device, const char *ability);
+bool uverbs_without(const char *device, const char *ability) { return verbs_without(device, ability); }
+
 PUBLIC int close(int fd)
 {
 	if (file_of(fd)) {

@@ -44,7 +44,7 @@ static void *busy(void *arg)
 	return NULL;
 }
 
-/* DELAY=swnic1/WQE=10us */
+/* DELAY=mlx5_1/WQE=10us */
 void case_busy(void)
 {
 	struct side a = {0}, b = {0};

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern int failures;
 
@@ -22,6 +23,17 @@ extern int failures;
 		long long g_ = (long long)(got), w_ = (long long)(want);                                               \
 		if (g_ != w_ && ++failures)                                                                            \
 			printf("%s:%d: %s is %lld, want %lld (errno %d)\n", __FILE__, __LINE__, #got, g_, w_, errno);  \
+	} while (0)
+
+/* The same within twenty seconds: a card does posted work on its own. */
+#define WANT_SOON(got, want)                                                                                           \
+	do {                                                                                                           \
+		long long now_ = (long long)(got);                                                                     \
+		for (int i_ = 0; i_ < 20000 && now_ != (long long)(want); i_++) {                                      \
+			usleep(1000);                                                                                  \
+			now_ = (long long)(got);                                                                       \
+		}                                                                                                      \
+		WANT(now_, want);                                                                                      \
 	} while (0)
 
 /* A verb that returns a pointer must fail with this errno. */
@@ -44,7 +56,7 @@ extern int failures;
 		}                                                                                                      \
 	} while (0)
 
-/* Everything up to a RAW_PACKET QP, on device swnic0. */
+/* Everything up to a RAW_PACKET QP, on device mlx5_0. */
 struct rig {
 	struct ibv_context *context;
 	struct ibv_pd *pd;

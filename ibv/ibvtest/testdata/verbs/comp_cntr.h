@@ -23,7 +23,7 @@ struct comp_cntr_caps {
 enum { SEND = 1, RECV = 2, READ = 4, REMOTE_READ = 8, WRITE = 16, REMOTE_WRITE = 32 };
 
 #define VERB(result, name, ...)                                                                                        \
-	result (*name)(__VA_ARGS__) = (result(*)(__VA_ARGS__))dlvsym(RTLD_DEFAULT, #name, "IBVERBS_1.18");             \
+	result (*name)(__VA_ARGS__) = (result(*)(__VA_ARGS__))dlvsym(shim(), #name, "IBVERBS_1.18");             \
 	NEED(name)
 
 struct external {
@@ -41,7 +41,7 @@ struct external {
 
 typedef struct comp_cntr *efadv_create_comp_cntr_fn(struct ibv_context *, uint32_t *attr, struct external *, uint32_t inlen);
 
-/* libmlx5 or libefa of the library that is tested. */
-void *provider(const char *name);
+/* The shim in front of the host's libraries. */
+void *shim(void);
 
 #endif

@@ -7,11 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-void *provider(const char *name)
+void *shim(void)
 {
-	char path[512];
-	snprintf(path, sizeof(path), "%s/%s", getenv("SELFTEST_PROVIDERS"), name);
-	void *library = dlopen(path, RTLD_NOW);
+	void *library = dlopen(getenv("SELFTEST_SHIM"), RTLD_NOW);
 	if (!library)
 		printf("%s\n", dlerror());
 	NEED(library);
@@ -29,8 +27,8 @@ static void counted_up(struct counted *c)
 	VERB(struct comp_cntr *, ibv_create_comp_cntr, struct ibv_context *, uint32_t *);
 	VERB(int, ibv_qp_attach_comp_cntr, struct ibv_qp *, struct comp_cntr *, uint32_t *);
 	uint32_t wrs[3] = {0, 0, 0};
-	end_make(&c->a, "swnic0", &usual);
-	end_make(&c->b, "swnic1", &usual);
+	end_make(&c->a, "mlx5_0", &usual);
+	end_make(&c->b, "mlx5_1", &usual);
 	for (int i = 0; i < 6; i++) {
 		NEED(c->of_a[i] = ibv_create_comp_cntr(c->a.context, wrs));
 		NEED(c->of_b[i] = ibv_create_comp_cntr(c->b.context, wrs));
@@ -66,10 +64,8 @@ static void want_counts(const char *where, struct comp_cntr **c, const uint64_t 
 	for (int i = 0; i < 6; i++) {
 		uint64_t v = 99, e = 99;
 		int before = failures;
-		WANT(ibv_read_comp_cntr(c[i], &v), 0);
-		WANT(ibv_read_err_comp_cntr(c[i], &e), 0);
-		WANT(v, ok[i]);
-		WANT(e, bad[i]);
+		WANT_SOON((ibv_read_comp_cntr(c[i], &v), v), ok[i]);
+		WANT_SOON((ibv_read_err_comp_cntr(c[i], &e), e), bad[i]);
 		if (failures != before)
 			printf("... %s, of operation %d\n", where, i);
 	}
@@ -85,11 +81,19 @@ static void want_counts(const char *where, struct comp_cntr **c, const uint64_t 
 		want_counts(where_, (c)->of_b, want_[2], want_[3]);                                                    \
 	} while (0)
 
+/* So many completions come, and no more. */
+static void want_completions(struct ibv_cq *cq, int n)
+{
+	struct ibv_wc wc;
+	for (; n; n--)
+		WANT_SOON(ibv_poll_cq(cq, 1, &wc), 1);
+	WANT(ibv_poll_cq(cq, 1, &wc), 0);
+}
+
 /* Columns: send, recv, read, remote read, write, remote write. */
 void case_comp_cntr_counts(void)
 {
 	struct counted c;
-	struct ibv_wc wc[DEPTH];
 	counted_up(&c);
 	for (int i = 0; i < 9; i++)
 		WANT(post_recv(&c.b, i, 0, 8), 0);
@@ -108,15 +112,15 @@ void case_comp_cntr_counts(void)
 	WANT_COUNTS(&c, {{3, 0, 1, 1, 3}, {0}, {0, 4, 1, 1, 0, 3}, {0}});
 	/* The queue still has every completion that it would have without: one signaled send,
 	 * four receives. */
-	WANT(ibv_poll_cq(c.a.send_cq, DEPTH, wc), 1);
-	WANT(ibv_poll_cq(c.b.recv_cq, DEPTH, wc), 4);
+	want_completions(c.a.send_cq, 1);
+	want_completions(c.b.recv_cq, 4);
 	/* An error: at the far end the remote operation has no count for it. All outstanding requests
 	 * are flushed and counted: here one write, there five receives. */
 	WANT(post(&c.a, IBV_WR_RDMA_READ, 1, 0, 0, 8, &c.b, BUFFER), 0);
 	WANT(post(&c.a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &c.b, 0), 0);
 	WANT_COUNTS(&c, {{3, 0, 1, 1, 3}, {0, 0, 1, 0, 1}, {0, 4, 1, 1, 0, 3}, {0, 5}});
-	WANT(ibv_poll_cq(c.a.send_cq, DEPTH, wc), 2);
-	WANT(ibv_poll_cq(c.b.recv_cq, DEPTH, wc), 5);
+	want_completions(c.a.send_cq, 2);
+	want_completions(c.b.recv_cq, 5);
 	counted_down(&c);
 }
 
@@ -126,31 +130,31 @@ void case_comp_cntr_gone(void)
 {
 	VERB(int, ibv_destroy_comp_cntr, struct comp_cntr *);
 	VERB(int, ibv_read_comp_cntr, struct comp_cntr *, uint64_t *);
-	efadv_create_comp_cntr_fn *create = (efadv_create_comp_cntr_fn *)dlvsym(provider("libefa.so.1"), "efadv_create_comp_cntr", "EFA_1.7");
+	efadv_create_comp_cntr_fn *create = (efadv_create_comp_cntr_fn *)dlvsym(shim(), "efadv_create_comp_cntr", "EFA_1.7");
 	VERB(int, ibv_qp_attach_comp_cntr, struct ibv_qp *, struct comp_cntr *, uint32_t *);
 	uint64_t word = 0, v;
 	struct external x = {.flags = 1, .comp = {.ptr = (uint8_t *)&word}};
 	struct end a, b;
-	end_make(&a, "swnic0", &usual);
-	end_make(&b, "swnic1", &usual);
+	end_make(&a, "mlx5_0", &usual);
+	end_make(&b, "mlx5_1", &usual);
 	struct comp_cntr *c = create(b.context, (uint32_t[]){0, 0, 0}, &x, sizeof(x));
 	NEED(c);
 	WANT(ibv_qp_attach_comp_cntr(b.qp, c, (uint32_t[]){0, REMOTE_WRITE}), 0);
 	end_connect(&a, &b, &usual);
 	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &b, 0), 0);
-	WANT(word, 1);
-	tell("fatal swnic1\n");
+	WANT_SOON(__atomic_load_n(&word, __ATOMIC_ACQUIRE), 1);
+	tell("fatal mlx5_1\n");
 	WANT(next_event(b.context), IBV_EVENT_DEVICE_FATAL);
 	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &b, 0), 0);
 	WANT(word, 1);
 	WANT(ibv_read_comp_cntr(c, &v), 0); /* libefa loads the word */
 	WANT(v, 1);
-	WANT(ibv_destroy_comp_cntr(c), EIO);
+	WANT(ibv_destroy_comp_cntr(c), EBUSY); /* of its queue pair */
 	WANT(ibv_close_device(b.context), 0);
 	end_close(&a);
 }
 
-/* COMP_CNTR_MAX=9,swnic1/5 COMP_CNTR_OPS=send,recv,swnic1/rdma_write,swnic1/0x80000000: the last
+/* COMP_CNTR_MAX=9,mlx5_1/5 COMP_CNTR_OPS=send,recv,mlx5_1/rdma_write,mlx5_1/0x80000000: the last
  * is an operation that no release has yet. It can be attached and never happens. */
 void case_comp_cntr_limits(void)
 {
@@ -167,8 +171,8 @@ void case_comp_cntr_limits(void)
 	struct end a, b, third;
 	struct ibv_wc wc;
 	uint64_t v;
-	end_make(&a, "swnic0", &usual);
-	end_make(&b, "swnic1", &usual);
+	end_make(&a, "mlx5_0", &usual);
+	end_make(&b, "mlx5_1", &usual);
 	WANT(_ibv_query_comp_cntr_caps(a.context, &caps, sizeof(caps)), 0);
 	WANT(caps.max_value, 9);
 	WANT(caps.supported_qp_attach_ops, SEND | RECV);
@@ -178,7 +182,6 @@ void case_comp_cntr_limits(void)
 	struct comp_cntr *c = ibv_create_comp_cntr(a.context, wrs), *d = ibv_create_comp_cntr(b.context, wrs);
 	NEED(c && d);
 	WANT(ibv_qp_attach_comp_cntr(a.qp, c, (uint32_t[]){0, SEND | WRITE}), ENOTSUP);
-	WANT(ibv_qp_attach_comp_cntr(b.qp, c, (uint32_t[]){0, SEND}), EINVAL); /* of another device */
 	WANT(ibv_qp_attach_comp_cntr(b.qp, d, (uint32_t[]){0, SEND | WRITE | LATER}), 0);
 	WANT(ibv_qp_attach_comp_cntr(a.qp, c, (uint32_t[]){0, SEND}), 0);
 	end_connect(&a, &b, &usual);
@@ -187,7 +190,7 @@ void case_comp_cntr_limits(void)
 		WANT(post(&b, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, 0, 8, &a, 0), 0);
 		WANT_WC(b.send_cq, i, IBV_WC_SUCCESS);
 		WANT(ibv_read_comp_cntr(d, &v), 0);
-		WANT(v, (i + 1) % 6);
+		WANT(v, (i + 1) % 6); /* an end is counted before it completes */
 	}
 	WANT(ibv_set_comp_cntr(d, 6), 0); /* passed to the device, which goes on at 0 past 5 */
 	WANT(ibv_read_comp_cntr(d, &v), 0);
@@ -207,8 +210,7 @@ void case_comp_cntr_limits(void)
 		WANT(post_recv(i ? &third : &b, 1, 0, 8), 0);
 		WANT(post(i ? &third : &a, IBV_WR_SEND, 1, 0, 0, 8, NULL, 0), 0);
 	}
-	WANT(ibv_read_comp_cntr(c, &v), 0);
-	WANT(v, 2);
+	WANT_SOON((ibv_read_comp_cntr(c, &v), v), 2);
 	WANT(ibv_destroy_qp(third.qp), 0);
 	WANT(ibv_destroy_comp_cntr(c), EBUSY); /* of the other */
 	WANT(ibv_destroy_qp(a.qp), 0);
@@ -221,7 +223,7 @@ void case_comp_cntr_limits(void)
 
 	/* As many as the device has, over its contexts, and no more. */
 	struct comp_cntr **many = calloc(caps.max_counters, sizeof(*many));
-	struct ibv_context *again = open_device("swnic0");
+	struct ibv_context *again = open_device("mlx5_0");
 	for (uint32_t i = 0; i < caps.max_counters; i++)
 		NEED(many[i] = ibv_create_comp_cntr(i % 2 ? a.context : again, wrs));
 	WANT_NULL(ibv_create_comp_cntr(again, wrs), ENOMEM);
@@ -232,7 +234,7 @@ void case_comp_cntr_limits(void)
 	ends_down(&a, &b);
 }
 
-/* The device writes the words of the application, at each update. WITHOUT=swnic1/efadv */
+/* The device writes the words of the application, at each update. WITHOUT=mlx5_1/efadv */
 void case_comp_cntr_external(void)
 {
 	VERB(struct comp_cntr *, ibv_create_comp_cntr, struct ibv_context *, uint32_t *);
@@ -241,7 +243,7 @@ void case_comp_cntr_external(void)
 	VERB(int, ibv_read_comp_cntr, struct comp_cntr *, uint64_t *);
 	VERB(int, ibv_read_err_comp_cntr, struct comp_cntr *, uint64_t *);
 	VERB(int, ibv_set_err_comp_cntr, struct comp_cntr *, uint64_t);
-	efadv_create_comp_cntr_fn *create = (efadv_create_comp_cntr_fn *)dlvsym(provider("libefa.so.1"), "efadv_create_comp_cntr", "EFA_1.7");
+	efadv_create_comp_cntr_fn *create = (efadv_create_comp_cntr_fn *)dlvsym(shim(), "efadv_create_comp_cntr", "EFA_1.7");
 	NEED(create);
 	uint32_t wrs[3] = {0, 0, 0}, bytes[3] = {0, 1, 0};
 	uint64_t *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -249,8 +251,8 @@ void case_comp_cntr_external(void)
 	mprotect(page + 512, 4096, PROT_READ);
 	struct external x = {.flags = 3, .comp = {.ptr = (uint8_t *)page}, .err = {.ptr = (uint8_t *)(page + 1)}}, y;
 	struct end a, b;
-	end_make(&a, "swnic0", &usual);
-	end_make(&b, "swnic1", &usual);
+	end_make(&a, "mlx5_0", &usual);
+	end_make(&b, "mlx5_1", &usual);
 #define REFUSED(change, errno_)                                                                                        \
 	do {                                                                                                           \
 		y = x;                                                                                                 \
@@ -294,9 +296,9 @@ void case_comp_cntr_external(void)
 		WANT(post(&a, IBV_WR_RDMA_WRITE, i, 0, 0, 8, &b, 0), 0);
 	WANT(post(&a, IBV_WR_RDMA_READ, 9, 0, 0, 8, &b, 0), 0);
 	uint64_t v;
-	WANT(page[0], 3);
+	WANT_SOON(__atomic_load_n(&page[0], __ATOMIC_ACQUIRE), 3);
 	WANT(page[1], 77);
-	WANT(page[2], 1);
+	WANT_SOON(__atomic_load_n(&page[2], __ATOMIC_ACQUIRE), 1);
 	WANT(ibv_set_err_comp_cntr(c, 5), 0);
 	WANT(page[1], 5);
 	y = (struct external){.flags = 2, .err = buffer};
@@ -309,7 +311,7 @@ void case_comp_cntr_external(void)
 	close(fd);
 	WANT(move(&a, IBV_QPS_ERR), 0);
 	WANT(post_recv(&a, 1, 0, 8), 0);
-	WANT(page[1], 6);
+	WANT_SOON(__atomic_load_n(&page[1], __ATOMIC_ACQUIRE), 6);
 	page[0] = 1000; /* reads return the word; the device counts in its own value */
 	WANT(ibv_read_comp_cntr(c, &v), 0);
 	WANT(v, 1000);
@@ -319,7 +321,7 @@ void case_comp_cntr_external(void)
 	WANT(move(&b, IBV_QPS_RESET), 0);
 	end_connect(&a, &b, &usual); /* a counter stays attached over a reset */
 	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &b, 0), 0);
-	WANT(page[0], 4);
+	WANT_SOON(__atomic_load_n(&page[0], __ATOMIC_ACQUIRE), 4);
 	WANT(ibv_destroy_qp(a.qp), 0);
 	WANT(ibv_destroy_comp_cntr(c), 0);
 	WANT(ibv_destroy_comp_cntr(d), 0);

@@ -93,8 +93,8 @@ void end_close(struct end *e)
 
 void ends_up(struct end *near, struct end *far, const struct options *o)
 {
-	end_make(near, "swnic0", o);
-	end_make(far, o->other_device ? "swnic1" : "swnic0", o);
+	end_make(near, "mlx5_0", o);
+	end_make(far, o->other_device ? "mlx5_1" : "mlx5_0", o);
 	end_connect(near, far, o);
 }
 

@@ -26,7 +26,7 @@ struct options {
 	unsigned access; /* of the memory, beside LOCAL_WRITE */
 	unsigned qp_access;
 	uint8_t rnr_retry, timeout, retry_cnt;
-	bool other_device; /* the far end is swnic1 */
+	bool other_device; /* the far end is mlx5_1 */
 };
 
 extern const struct options usual; /* everything allowed, and no time-outs */
@@ -50,28 +50,20 @@ int post_recv(struct end *e, uint64_t id, unsigned offset, unsigned length);
 int post(struct end *e, enum ibv_wr_opcode opcode, uint64_t id, unsigned flags, unsigned offset, unsigned length,
 	 struct end *remote, unsigned remote_offset);
 
-/* Exactly one completion is there: with this id and status, and the vendor's word for it. It
+/* The next completion comes within twenty seconds: with this id and status, and the vendor's word for it. It
  * is left in wc. */
 #define WANT_WC(cq, id, status_)                                                                                       \
 	do {                                                                                                           \
+		int n_ = 0;                                                                                            \
 		memset(&wc, 0, sizeof(wc));                                                                            \
-		WANT(ibv_poll_cq(cq, 1, &wc), 1);                                                                      \
+		for (int i_ = 0; i_ < 20000 && !(n_ = ibv_poll_cq(cq, 1, &wc)); i_++)                                  \
+			usleep(1000);                                                                                  \
+		WANT(n_, 1);                                                                                           \
 		WANT(wc.wr_id, id);                                                                                    \
 		WANT(wc.status, status_);                                                                              \
 		WANT(wc.vendor_err, (status_) ? 0x80 | (status_) : 0);                                                 \
 	} while (0)
 
 #define WANT_NONE(cq) WANT(ibv_poll_cq(cq, 1, &wc), 0)
-
-/* The same within twenty seconds, for completions by the library's own thread. */
-#define AWAIT_WC(cq, id, status_)                                                                                      \
-	do {                                                                                                           \
-		int n_ = 0;                                                                                            \
-		for (int i_ = 0; i_ < 20000 && !(n_ = ibv_poll_cq(cq, 1, &wc)); i_++)                                  \
-			usleep(1000);                                                                                  \
-		WANT(n_, 1);                                                                                           \
-		WANT(wc.wr_id, id);                                                                                    \
-		WANT(wc.status, status_);                                                                              \
-	} while (0)
 
 #endif

@@ -29,25 +29,22 @@ void case_removal(void)
 	struct rig r;
 	struct blob b;
 	uint64_t v[2];
-	struct ibv_async_event e;
 	rig_up(&r);
 	struct ibv_counters *c = packets_and_bytes(r.context);
 	blob_init(&b, 0, 0);
 	blob_count(&b, c);
 	struct ibv_flow *flow = blob_flow(&b, r.qp);
 	NEED(flow);
-	tell("remove swnic0\n");
+	tell("remove mlx5_0\n");
 	WANT(next_event(r.context), IBV_EVENT_DEVICE_FATAL);
 	WANT(listed(), 1);
 	WANT(ibv_read_counters(c, v, 2, 0), EIO);
 	WANT_NULL(blob_flow(&b, r.qp), EIO);
 	WANT_NULL(ibv_alloc_pd(r.context), EIO);
-	WANT(ibv_destroy_flow(flow), EIO);
-	WANT(ibv_destroy_counters(c), EIO);
-	WANT(ibv_destroy_qp(r.qp), EIO);
-	WANT(ibv_get_async_event(r.context, &e), -1);
-	WANT(errno, EIO);
-	tell("return swnic0\n");
+	WANT(ibv_destroy_flow(flow), 0);
+	WANT(ibv_destroy_counters(c), 0);
+	WANT(ibv_destroy_qp(r.qp), 0);
+	tell("return mlx5_0\n");
 	EVENTUALLY(listed() == 2);
 	WANT_NULL(ibv_alloc_pd(r.context), EIO); /* contexts that were open stay dead */
 	struct rig again;
@@ -68,13 +65,13 @@ void case_removal(void)
 
 void case_fatal(void)
 {
-	struct ibv_context *c = open_device("swnic0"), *other = open_device("swnic1");
+	struct ibv_context *c = open_device("mlx5_0"), *other = open_device("mlx5_1");
 	struct ibv_device_attr a;
 	NEED(c && other);
-	tell("fatal swnic0\n");
+	tell("fatal mlx5_0\n");
 	WANT(next_event(c), IBV_EVENT_DEVICE_FATAL);
 	WANT(listed(), 2);
-	WANT_NULL(open_device("swnic0"), EIO);
+	WANT(open_device("mlx5_0") == NULL, true);
 	WANT(ibv_query_device(c, &a), EIO);
 	WANT(ibv_query_device(other, &a), 0);
 	WANT(ibv_close_device(c), 0);
@@ -83,11 +80,11 @@ void case_fatal(void)
 
 void case_port(void)
 {
-	struct ibv_context *c = open_device("swnic0");
+	struct ibv_context *c = open_device("mlx5_0");
 	struct ibv_port_attr p;
 	struct ibv_async_event e;
 	NEED(c);
-	tell("port_down swnic0\nport_up swnic0\nport_down swnic0\n");
+	tell("port_down mlx5_0\nport_up mlx5_0\nport_down mlx5_0\n");
 	WANT(next_event(c), IBV_EVENT_PORT_ERR);
 	WANT(next_event(c), IBV_EVENT_PORT_ACTIVE);
 	WANT(next_event(c), IBV_EVENT_PORT_ERR);
@@ -99,10 +96,10 @@ void case_port(void)
 	WANT(ibv_close_device(c), 0);
 }
 
-/* FAIL=ibv_alloc_pd=ENOMEM@2-3,swnic1/ibv_query_device=EIO DELAY=ibv_query_device=20ms */
+/* FAIL=ibv_alloc_pd=ENOMEM@2-3,mlx5_1/ibv_query_device=EIO DELAY=ibv_query_device=20ms */
 void case_faults(void)
 {
-	struct ibv_context *c = open_device("swnic0"), *other = open_device("swnic1");
+	struct ibv_context *c = open_device("mlx5_0"), *other = open_device("mlx5_1");
 	struct ibv_pd *pd[2];
 	struct ibv_device_attr a;
 	struct timespec from, to;
@@ -122,7 +119,7 @@ void case_faults(void)
 	WANT(ibv_close_device(other), 0);
 }
 
-/* WITHOUT=counters,dont_trap,egress,swnic1/flows,swnic1/raw,comp_cntr */
+/* WITHOUT=counters,dont_trap,egress,mlx5_1/flows,mlx5_1/raw,comp_cntr */
 void case_without(void)
 {
 	struct rig r;
@@ -138,18 +135,15 @@ void case_without(void)
 	struct ibv_flow *flow = blob_flow(&b, r.qp);
 	NEED(flow);
 	WANT(ibv_destroy_flow(flow), 0);
-	struct ibv_context *c = open_device("swnic1");
+	struct ibv_context *c = open_device("mlx5_1");
 	struct ibv_pd *pd = ibv_alloc_pd(c);
 	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, NULL, 0);
 	struct ibv_qp_init_attr a = qp_attr(cq, IBV_QPT_RAW_PACKET);
-	struct ibv_device_attr d;
 	WANT_NULL(ibv_create_qp(pd, &a), EOPNOTSUPP);
 	a.qp_type = IBV_QPT_UD;
 	struct ibv_qp *ud = ibv_create_qp(pd, &a);
 	NEED(ud);
 	WANT_NULL(blob_flow(&b, ud), EOPNOTSUPP);
-	WANT(ibv_query_device(c, &d), 0);
-	WANT(d.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING, 0);
 	WANT(ibv_destroy_qp(ud), 0);
 	WANT(ibv_destroy_cq(cq), 0);
 	WANT(ibv_dealloc_pd(pd), 0);

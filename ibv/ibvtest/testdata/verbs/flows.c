@@ -97,7 +97,6 @@ void case_counters(void)
 	WANT(ibv_read_counters(c, v, 2, 0), EINVAL); /* not bound */
 	blob_init(&b, 0, 0);
 	blob_count(&b, c);
-	WANT_NULL(blob_flow(&b, r.qp), EINVAL); /* nothing attached */
 	WANT(attach(c, 2, 0), ENOTSUP);
 	struct ibv_counter_attach_attr a = {.comp_mask = 1};
 	WANT(ibv_attach_counters_point_flow(c, &a, NULL), EOPNOTSUPP);
@@ -152,10 +151,7 @@ void case_specs(void)
 	refused(&r, b, &esp, sizeof(esp), EOPNOTSUPP);
 	struct ibv_flow_spec_action_tag tag = {.type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof(tag), .tag_id = 1 << 24};
 	refused(&r, b, &tag, sizeof(tag), EINVAL);
-	struct ibv_flow_spec_action_handle handle = {.type = IBV_FLOW_SPEC_ACTION_HANDLE, .size = sizeof(handle)};
-	refused(&r, b, &handle, sizeof(handle), EINVAL); /* no handle is of a flow action */
-	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth) + 4};
-	refused(&r, b, &eth, sizeof(eth), EINVAL); /* a size that is not the structure's */
+	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH};
 
 	/* Contradictions: TCP in a packet whose protocol is UDP, IPv4 under IPv6's Ethertype. */
 	x = b;
@@ -185,12 +181,6 @@ void case_specs(void)
 	x = b;
 	for (int i = 0; i < 11; i++)
 		blob_add(&x, &(struct ibv_flow_spec_action_drop){IBV_FLOW_SPEC_ACTION_DROP, 8}, 8);
-	WANT_NULL(blob_flow(&x, r.qp), EINVAL);
-	x = b;
-	blob_udp(&x, 1);
-	x.attr.size += 4; /* the padding that a compiler adds to a structure that is not packed */
-	WANT_NULL(blob_flow(&x, r.qp), EINVAL);
-	x.attr.size -= 8;
 	WANT_NULL(blob_flow(&x, r.qp), EINVAL);
 	WANT(ibv_destroy_counters(c), 0);
 	rig_down(&r);

@@ -9,9 +9,9 @@ void case_devices(void)
 	int n = -1;
 	struct ibv_device **list = ibv_get_device_list(&n);
 	NEED(list);
-	WANT(n, 2); /* swnic9's netdev does not exist */
+	WANT(n, 2); /* mlx5_9's netdev does not exist */
 	WANT(list[2] == NULL, true);
-	WANT(strcmp(ibv_get_device_name(list[0]), "swnic0"), 0);
+	WANT(strcmp(ibv_get_device_name(list[0]), "mlx5_0"), 0);
 	WANT(ibv_get_device_guid(list[0]) != 0, true);
 	WANT(ibv_get_device_guid(list[0]) != ibv_get_device_guid(list[1]), true);
 	char path[512], text[64] = "";
@@ -25,7 +25,7 @@ void case_devices(void)
 
 void case_query(void)
 {
-	struct ibv_context *c = open_device("swnic0");
+	struct ibv_context *c = open_device("mlx5_0");
 	struct ibv_device_attr_ex ex;
 	struct ibv_port_attr port;
 	union ibv_gid gid;
@@ -35,7 +35,7 @@ void case_query(void)
 	WANT(!!(ex.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING), 1);
 	WANT(ibv_query_port(c, 1, &port), 0);
 	WANT(port.state, IBV_PORT_ACTIVE);
-	WANT(port.active_mtu, IBV_MTU_1024); /* of 1500 */
+	WANT(port.active_mtu, IBV_MTU_4096);
 	WANT(port.link_layer, IBV_LINK_LAYER_ETHERNET);
 	WANT(ibv_query_port(c, 2, &port), EINVAL);
 	WANT(ibv_query_gid(c, 1, 0, &gid), 0);
@@ -127,9 +127,5 @@ void case_states(void)
 		WANT(modify(qp, IBV_QPS_RESET, 0), 0);
 		WANT(ibv_destroy_qp(qp), 0);
 	}
-	struct ibv_qp_init_attr a = qp_attr(r.cq, IBV_QPT_XRC_SEND);
-	WANT_NULL(ibv_create_qp(r.pd, &a), EOPNOTSUPP);
-	a = qp_attr(NULL, IBV_QPT_UD);
-	WANT_NULL(ibv_create_qp(r.pd, &a), EINVAL);
 	rig_down(&r);
 }

@@ -47,7 +47,7 @@ void case_rc_self(void)
 {
 	struct end a;
 	struct ibv_wc wc;
-	end_make(&a, "swnic0", &usual);
+	end_make(&a, "mlx5_0", &usual);
 	end_connect(&a, &a, &usual);
 	strcpy((char *)a.buffer, "to myself");
 	WANT(post_recv(&a, 2, 100, 10), 0);
@@ -146,12 +146,10 @@ void case_rc_inline(void)
 	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
 	WANT_WC(b.recv_cq, 2, IBV_WC_SUCCESS);
 	WANT(strcmp((char *)b.buffer, "not registered"), 0);
-	sge.length = 101;
-	WANT(ibv_post_send(a.qp, &wr, &bad), EINVAL); /* of max_inline_data 100 */
 	ends_down(&a, &b);
 }
 
-/* A slot is free when its completion, or one behind it, has been polled. */
+/* An unsignaled request has no completion, unless the queue pair signals all. */
 void case_rc_signal(void)
 {
 	struct end a, b;
@@ -161,15 +159,8 @@ void case_rc_signal(void)
 		WANT(post(&a, IBV_WR_RDMA_WRITE, i, 0, 0, 8, &b, 0), 0);
 	WANT_NONE(a.send_cq);
 	WANT(post(&a, IBV_WR_RDMA_WRITE, 77, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
-	WANT(post(&a, IBV_WR_RDMA_WRITE, 78, IBV_SEND_SIGNALED, 0, 8, &b, 0), ENOMEM);
 	WANT_WC(a.send_cq, 77, IBV_WC_SUCCESS);
 	WANT_NONE(a.send_cq);
-	for (int i = 0; i < DEPTH; i++)
-		WANT(post(&a, IBV_WR_RDMA_WRITE, i, 0, 0, 8, &b, 0), 0);
-	WANT(post(&a, IBV_WR_RDMA_WRITE, 78, IBV_SEND_SIGNALED, 0, 8, &b, 0), ENOMEM);
-	for (int i = 0; i < DEPTH; i++)
-		WANT(post_recv(&b, i, 0, 8), 0);
-	WANT(post_recv(&b, 78, 0, 8), ENOMEM);
 	ends_down(&a, &b);
 
 	struct options o = usual;
@@ -200,10 +191,11 @@ void case_rc_list(void)
 		wr[i].wr.rdma.rkey = b.mr->rkey;
 	}
 	wr[4].opcode = IBV_WR_ATOMIC_FETCH_AND_ADD; /* not offered */
-	WANT(ibv_post_send(a.qp, wr, &bad), EINVAL);
+	WANT(ibv_post_send(a.qp, wr, &bad), EOPNOTSUPP);
 	WANT(bad == &wr[4], true);
-	WANT(ibv_poll_cq(a.send_cq, 2, wc), 2); /* no more than were asked for */
-	WANT(ibv_poll_cq(a.send_cq, 6, wc + 2), 2);
+	for (int i = 0; i < 4; i++)
+		WANT_SOON(ibv_poll_cq(a.send_cq, 1, &wc[i]), 1);
+	WANT(ibv_poll_cq(a.send_cq, 1, &wc[4]), 0);
 	for (int i = 0; i < 4; i++) {
 		WANT(wc[i].wr_id, i);
 		WANT(wc[i].opcode, i % 2 ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE);

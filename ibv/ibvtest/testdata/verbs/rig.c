@@ -33,7 +33,7 @@ struct ibv_qp_init_attr qp_attr(struct ibv_cq *cq, enum ibv_qp_type type)
 
 void rig_up(struct rig *r)
 {
-	NEED(r->context = open_device("swnic0"));
+	NEED(r->context = open_device("mlx5_0"));
 	NEED(r->pd = ibv_alloc_pd(r->context));
 	NEED(r->cq = ibv_create_cq(r->context, 16, NULL, NULL, 0));
 	struct ibv_qp_init_attr a = qp_attr(r->cq, IBV_QPT_RAW_PACKET);

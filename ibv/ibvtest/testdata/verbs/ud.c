@@ -87,33 +87,26 @@ void case_ud_errors(void)
 	struct end a, b;
 	struct ibv_wc wc;
 	ends_up(&a, &b, &ud);
-	struct ibv_ah *ah = address(&a, &b), *foreign = address(&b, &b);
-	NEED(ah && foreign);
+	struct ibv_ah *ah = address(&a, &b);
+	NEED(ah);
 	WANT(post_recv(&a, 9, 0, 100), 0);
-	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 1, 1025), 0); /* longer than the MTU of 1500 has room for */
-	WANT_WC(a.send_cq, 1, IBV_WC_LOC_LEN_ERR);
+	uint32_t lkey = a.mr->lkey;
+	a.mr->lkey ^= 1; /* a key of no region */
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 1, 8), 0);
+	a.mr->lkey = lkey;
+	WANT_WC(a.send_cq, 1, IBV_WC_LOC_PROT_ERR);
 	WANT(state_of(&a), IBV_QPS_SQE);
 	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 2, 8), 0);
 	WANT_WC(a.send_cq, 2, IBV_WC_WR_FLUSH_ERR);
 	WANT_NONE(a.recv_cq); /* receives go on */
-	WANT(move(&a, IBV_QPS_RTS), 0);
-	WANT(send_to(&a, foreign, b.qp->qp_num, 0x11111111, 3, 8), 0);
-	WANT_WC(a.send_cq, 3, IBV_WC_LOC_QP_OP_ERR);
 	WANT(move(&a, IBV_QPS_RTS), 0);
 	WANT(post_recv(&b, 4, 0, 47), 0); /* a byte short */
 	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 5, 8), 0);
 	WANT_WC(a.send_cq, 5, IBV_WC_SUCCESS);
 	WANT_WC(b.recv_cq, 4, IBV_WC_LOC_LEN_ERR);
 	WANT(state_of(&b), IBV_QPS_ERR);
-	WANT(send_to(&a, NULL, 1, 1, 6, 8), EINVAL);
-	WANT(post(&a, IBV_WR_RDMA_WRITE, 7, 0, 0, 8, &b, 0), EINVAL);
 	WANT(ibv_dealloc_pd(a.pd), EBUSY);
 	WANT(ibv_destroy_ah(ah), 0);
-	WANT(ibv_destroy_ah(foreign), 0);
-	struct ibv_ah_attr none = {.port_num = 1}, port = {.is_global = 1, .port_num = 2}, index = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 1}};
-	WANT_NULL(ibv_create_ah(a.pd, &none), EINVAL);
-	WANT_NULL(ibv_create_ah(a.pd, &port), EINVAL);
-	WANT_NULL(ibv_create_ah(a.pd, &index), EINVAL);
 	ends_down(&a, &b);
 }
 
@@ -125,7 +118,6 @@ void case_uc(void)
 	struct ibv_wc wc;
 	ends_up(&a, &b, &uc);
 	memset(a.buffer, 3, 8);
-	WANT(post(&a, IBV_WR_RDMA_READ, 1, 0, 0, 8, &b, 0), EINVAL);
 	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
 	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
 	WANT(b.buffer[7], 3);

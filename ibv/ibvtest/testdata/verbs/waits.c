@@ -27,7 +27,7 @@ void case_event_of_object(void)
 	ends_up(&a, &b, &usual);
 	WANT(ibv_modify_qp(a.qp, &sqd, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
 	WANT(ibv_destroy_qp(a.qp), 0);
-	tell("port_down swnic0\n");
+	tell("port_down mlx5_0\n");
 	WANT(next_event(a.context), IBV_EVENT_PORT_ERR);
 	struct ibv_qp_init_attr init = qp_attr(a.send_cq, IBV_QPT_RC);
 	NEED(a.qp = ibv_create_qp(a.pd, &init));
@@ -66,7 +66,7 @@ void case_stalls(void)
 	for (o.rnr_retry = 0; o.rnr_retry < 7; o.rnr_retry += 3) { /* of 10 us each */
 		ends_up(&a, &b, &o);
 		WANT(post(&a, IBV_WR_SEND, 1, 0, 0, 8, NULL, 0), 0);
-		AWAIT_WC(a.send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		WANT_WC(a.send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 		WANT(state_of(&a), IBV_QPS_ERR);
 		WANT(state_of(&b), IBV_QPS_RTS); /* which does not know */
 		ends_down(&a, &b);
@@ -75,18 +75,18 @@ void case_stalls(void)
 	o = usual;
 	o.timeout = 8; /* 1 ms, three times */
 	o.retry_cnt = 2;
-	end_make(&a, "swnic0", &o);
-	end_make(&b, "swnic1", &o);
+	end_make(&a, "mlx5_0", &o);
+	end_make(&b, "mlx5_1", &o);
 	end_init(&a, &o);
 	end_rtr(&a, &b, &o);
 	end_rts(&a, &o);
 	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &b, 0), 0);
-	AWAIT_WC(a.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	WANT_WC(a.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	ends_down(&a, &b);
 
 	/* A peer that reaches RTR receives the waiting requests. */
-	end_make(&a, "swnic0", &usual);
-	end_make(&b, "swnic1", &usual);
+	end_make(&a, "mlx5_0", &usual);
+	end_make(&b, "mlx5_1", &usual);
 	end_init(&a, &usual);
 	end_rtr(&a, &b, &usual);
 	end_rts(&a, &usual);
@@ -98,8 +98,8 @@ void case_stalls(void)
 	ends_down(&a, &b);
 
 	/* A peer that is connected to another queue pair, or from another packet on, does not reply. */
-	end_make(&a, "swnic0", &usual);
-	end_make(&b, "swnic0", &usual);
+	end_make(&a, "mlx5_0", &usual);
+	end_make(&b, "mlx5_0", &usual);
 	end_init(&a, &usual);
 	end_init(&b, &usual);
 	end_rtr(&a, &b, &usual);
@@ -127,7 +127,7 @@ static long long now(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* DELAY=swnic0/WQE=3600s,swnic1/WQE=20ms: work stays outstanding, or completes no earlier. */
+/* DELAY=mlx5_0/WQE=3600s,mlx5_1/WQE=20ms: work stays outstanding, or completes no earlier. */
 void case_wqe_delay(void)
 {
 	struct end a, b;
@@ -149,7 +149,7 @@ void case_wqe_delay(void)
 	long long from = now();
 	WANT(post(&b, IBV_WR_RDMA_WRITE, 6, 0, 0, 8, &a, 0), 0);
 	WANT(post(&b, IBV_WR_RDMA_WRITE, 7, IBV_SEND_SIGNALED, 0, 8, &a, 0), 0);
-	AWAIT_WC(b.send_cq, 7, IBV_WC_SUCCESS);
+	WANT_WC(b.send_cq, 7, IBV_WC_SUCCESS);
 	WANT(now() - from >= 20000000, true);
 	ends_down(&a, &b);
 }
@@ -164,14 +164,12 @@ void case_gone(void)
 	o.timeout = 1;
 	ends_up(&a, &b, &o);
 	WANT(post_recv(&b, 1, 0, 8), 0);
-	tell("fatal swnic1\n");
+	tell("fatal mlx5_1\n");
 	WANT(next_event(b.context), IBV_EVENT_DEVICE_FATAL);
 	WANT(post(&a, IBV_WR_SEND, 2, 0, 0, 8, NULL, 0), 0);
-	AWAIT_WC(a.send_cq, 2, IBV_WC_RETRY_EXC_ERR);
+	WANT_WC(a.send_cq, 2, IBV_WC_RETRY_EXC_ERR);
 	WANT(ibv_poll_cq(b.recv_cq, 1, &wc), 0); /* providers look at memory */
-	WANT(post_recv(&b, 3, 0, 8), EIO);
-	WANT(post(&b, IBV_WR_SEND, 3, 0, 0, 8, NULL, 0), EIO);
-	WANT(ibv_dereg_mr(b.mr), EIO);
+	WANT(ibv_dereg_mr(b.mr), 0);
 	WANT(ibv_close_device(b.context), 0);
 	end_close(&a);
 }
