@@ -13,6 +13,9 @@ const (
 	hasOneWord      = "the field takes one word: make a flow of each"
 	comparesNoSizes = "write value/mask, or a set of values"
 	hasNoBrackets   = "leave the brackets out: a packet must match every clause"
+	namesInterface  = "leave it out, and name the interface beside the match, as the flow's \"interface\""
+	hasNoState      = "leave it out: a packet is matched by its own bytes, and there is no table of connections"
+	hasNoLimit      = "leave it out: a flow counts or drops every packet that it matches"
 	looksNotInside  = "ERSPAN is not looked into: its frames are copies, and types I and II share one GRE protocol; gre counts the packets that carry them"
 )
 
@@ -58,8 +61,25 @@ var namesake = map[string]map[string]string{
 	"eth":  {"proto": "type"},
 	"ipv4": {"diffserv": "dscp"},
 	"arp":  {"operation": "op", "opcode": "op", "oper": "op", "src": "sender", "saddr": "sender", "spa": "sender", "dst": "target", "daddr": "target", "tpa": "target"},
-	"sctp": {"tag": "vtag"},
+	"tcp":  {"tp_src": "sport", "tp_dst": "dport"},
+	"udp":  {"tp_src": "sport", "tp_dst": "dport"},
+	"sctp": {"tp_src": "sport", "tp_dst": "dport", "tag": "vtag"},
+	"vlan": {"vid": "id"},
+	"mpls": {"s": "bos"},
 	"ipv6": {"tc": "tclass", "tos": "tclass", "ttl": "hoplimit", "proto": "nexthdr"},
+}
+
+// switched has the fields of Open vSwitch that have the clause in their name, or have it ahead of them.
+var switched = map[string]string{
+	"dl_src": "eth src", "dl_dst": "eth dst", "dl_type": "eth type", "eth_src": "eth src", "eth_dst": "eth dst", "eth_type": "eth type",
+	"dl_vlan": "vlan id", "dl_vlan_pcp": "vlan pcp", "vlan_vid": "vlan id", "vlan_pcp": "vlan pcp",
+	"arp_op": "arp op", "arp_spa": "arp sender", "arp_tpa": "arp target",
+	"nw_proto": "ipv4 proto", "ip_proto": "ipv4 proto", "nw_tos": "ipv4 tos", "nw_ttl": "ipv4 ttl", "ip_dscp": "ipv4 dscp", "nw_ecn": "ipv4 ecn", "ip_ecn": "ipv4 ecn",
+	"ipv6_src": "ipv6 src", "ipv6_dst": "ipv6 dst", "ipv6_label": "ipv6 label",
+	"tp_src": "tcp sport", "tp_dst": "tcp dport", "tcp_src": "tcp sport", "tcp_dst": "tcp dport", "udp_src": "udp sport", "udp_dst": "udp dport",
+	"sctp_src": "sctp sport", "sctp_dst": "sctp dport", "icmp_type": "icmp type", "icmp_code": "icmp code",
+	"icmpv6_type": "ipv6 icmp type", "icmpv6_code": "ipv6 icmp code",
+	"mpls_label": "mpls label", "mpls_tc": "mpls tc", "mpls_bos": "mpls bos", "mpls_ttl": "mpls ttl", "tun_id": "vxlan vni", "tunnel_id": "vxlan vni",
 }
 
 // numbered has the field that a number directly after a clause probably means: "vlan 100" is "vlan id 100".

@@ -100,6 +100,10 @@ func foreignWord(text, value string, open *clause) string {
 	if name, ok := aliases[lower]; ok {
 		return aliased(name, value, open)
 	}
+	if field := switched[lower]; field != "" {
+		clause, field, _ := strings.Cut(field, " ")
+		return behind(open, clause, field+" "+clip(value))
+	}
 	if clause := synonyms[lower]; clause != "" {
 		return meant(clause)
 	}
@@ -136,6 +140,12 @@ func foreignWord(text, value string, open *clause) string {
 	switch lower {
 	case "erspan", "erspan2", "erspan3":
 		return looksNotInside
+	case "in_port", "iif", "iifname", "oif", "oifname":
+		return namesInterface
+	case "ct", "ct_state", "ct_mark", "ct_zone":
+		return hasNoState
+	case "limit", "quota":
+		return hasNoLimit
 	case "complete":
 		return "leave it out: a match asks for incomplete headers, or for fields"
 	case "all", "*", "everything":
@@ -156,6 +166,9 @@ func assignment(left, right, value string, open *clause) string {
 	right = strings.TrimPrefix(right, "=")
 	if right == "" {
 		right = value
+	}
+	if !not && (switched[left] != "" || aliases[left] != "" || left == "in_port" || left == "ct_state") {
+		return foreignWord(left, right, open)
 	}
 	term := left + " " + clip(right)
 	if not {

@@ -52,7 +52,7 @@ func TestEachTranslatedFlowCountsAPacket(t *testing.T) {
 
 			for _, f := range cfg.Flows {
 				counted := false
-				for _, p := range packetsOf(rng, f, 100) {
+				for _, p := range packetsOf(rng, f, 30) {
 					x, err := e.Explain(p) // fails if the two differ
 					if err != nil {
 						t.Fatal(err)
@@ -136,7 +136,7 @@ func TestTranslatedFiltersOfClassBenchMatchTheSamePackets(t *testing.T) {
 		}
 		f := cfg.Flows[compared]
 		of := oracle.New(filters)
-		for _, p := range packetsOf(rng, f, 100) {
+		for _, p := range packetsOf(rng, f, 30) {
 			if _, ok := of.Match(p); !ok {
 				t.Errorf("%s matches a packet that no filter above it matches: %x", f.Name, p.Frame)
 			}
