@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,8 +70,56 @@ func TestEachTranslatedFlowCountsAPacket(t *testing.T) {
 	}
 }
 
-// filter reads a line of a ClassBench filter set, with its 16 bits of TCP's flags in the order of the header.
-func filter(t *testing.T, line string) flow.Match {
+// A group is the lines of another tool and the flows below them, which say the same. An addition of the file has no lines.
+type group struct {
+	lines []string
+	flows []flow.Flow
+}
+
+// groups reads a file of configs/translated. Its comments have the lines of the other tool, ahead of their flows.
+func groups(t *testing.T, name string) (all []group) {
+	t.Helper()
+	file := filepath.Join(translated, name)
+	cfg, err := configs.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, body, _ := strings.Cut(string(text), "\nflows:\n")
+	n := 0
+	var lines []string
+	open := false // the line above is a flow
+	for line := range strings.Lines(body) {
+		line = strings.TrimSpace(line)
+		theirs, ok := strings.CutPrefix(line, "#> ")
+		switch {
+		case ok:
+			lines = append(lines, theirs)
+			open = false
+		case !strings.HasPrefix(line, "- {"):
+			open = false
+		case open:
+			all[len(all)-1].flows = append(all[len(all)-1].flows, cfg.Flows[n])
+			n++
+		default:
+			all = append(all, group{lines: lines, flows: cfg.Flows[n : n+1 : n+1]})
+			lines = nil
+			open = true
+			n++
+		}
+	}
+	if n != len(cfg.Flows) {
+		t.Fatalf("%s: %d of %d flows have a line of their own", name, n, len(cfg.Flows))
+	}
+	return all
+}
+
+// readClassBench reads a line of a filter set. The 16 bits of TCP's flags have the low byte first.
+func readClassBench(t *testing.T, line string) []string {
 	t.Helper()
 	var src, dst string
 	var sport, dport [2]int
@@ -100,62 +149,168 @@ func filter(t *testing.T, line string) flow.Match {
 	case protoMask != 0:
 		text += fmt.Sprintf(" proto %d", proto)
 	}
-	m, err := flow.ParseMatch(text)
-	if err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
-	return m
+	return []string{text}
 }
 
 func swap(v int) int { return v>>8 | v&0xff<<8 }
 
-// The flows of classbench.yaml match the packets of the filters above them, and no others.
-func TestTranslatedFiltersOfClassBenchMatchTheSamePackets(t *testing.T) {
-	file := filepath.Join(translated, "classbench.yaml")
-	cfg, err := configs.Load(file)
-	if err != nil {
-		t.Fatal(err)
+// readOVS reads the fields of a line of a dump. Lines of conjunctions and of tunnels have no match of their own: it
+// returns nothing.
+func readOVS(t *testing.T, line string) []string {
+	t.Helper()
+	fields, actions, _ := strings.Cut(line, " actions=")
+	terms := map[string]string{} // by clause
+	add := func(clause, term string) { terms[clause] += " " + term }
+	ip, upper := "ipv4", ""
+	for field := range strings.SplitSeq(fields, ",") {
+		key, value, _ := strings.Cut(field, "=")
+		switch key {
+		case "priority", "in_port":
+		case "tun_id", "tun_src", "conj_id":
+			return nil
+		case "arp", "mpls":
+			add(key, "")
+		case "mplsm":
+			add("eth", "type 0x8848")
+		case "ip":
+			add("eth", "type 0x0800")
+		case "ipv6":
+			add("eth", "type 0x86dd")
+			ip = "ipv6"
+		case "tcp", "udp", "sctp", "icmp":
+			add("ipv4", "")
+			add(key, "")
+			upper = key
+		case "tcp6", "icmp6":
+			ip, upper = "ipv6", strings.TrimSuffix(key, "6")
+			add("ipv6", "")
+			add(upper, "")
+		case "dl_vlan":
+			add("vlan", "id "+value)
+		case "dl_vlan_pcp":
+			add("vlan", "pcp "+value)
+		case "vlan_tci":
+			add("untagged", "")
+		case "dl_src", "dl_dst", "dl_type":
+			add("eth", strings.TrimPrefix(key, "dl_")+" "+value)
+		case "arp_op", "mpls_label", "mpls_bos":
+			clause, name, _ := strings.Cut(key, "_")
+			add(clause, name+" "+value)
+		case "arp_spa":
+			add("arp", "sender "+value)
+		case "arp_tpa":
+			add("arp", "target "+value)
+		case "nw_src", "nw_dst", "nw_proto", "nw_ttl":
+			add("ipv4", strings.TrimPrefix(key, "nw_")+" "+value)
+		case "ipv6_src", "ipv6_dst":
+			add("ipv6", strings.TrimPrefix(key, "ipv6_")+" "+value)
+		case "nw_tos":
+			add("ipv4", "tos "+value+"/0xfc")
+		case "nw_ecn":
+			add("ipv4", "tos "+value+"/0x03")
+		case "nw_frag":
+			add("ipv4", "frag "+value)
+		case "tp_src", "tp_dst":
+			add(upper, key[3:4]+"port "+value)
+		case "tcp_flags":
+			set, clear, _ := strings.Cut(strings.TrimPrefix(value, "+"), "-")
+			add("tcp", "flags "+set+"/"+set+","+clear)
+		case "icmp_type", "icmp_code":
+			add("icmp", strings.TrimPrefix(key, "icmp_")+" "+value)
+		default:
+			t.Fatalf("%s: no such field is known here: %s", line, key)
+		}
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	if strings.HasPrefix(actions, "conjunction") {
+		return nil
 	}
 
+	var words []string
+	for _, clause := range []string{"eth", "vlan", "untagged", "arp", "mpls", ip, upper} {
+		if text, ok := terms[clause]; ok {
+			words = append(words, clause+text)
+		}
+	}
+	text := strings.Join(words, " ")
+	if text == "" {
+		text = "any"
+	}
+	if strings.Contains(text, "frag not_later") {
+		return []string{strings.Replace(text, "not_later", "no", 1), strings.Replace(text, "not_later", "first", 1)}
+	}
+	return []string{text}
+}
+
+// The lines of ClassBench and of Open vSwitch, read by the test alone, match the packets of the flows below them, and no
+// others.
+func TestTranslatedFlowsMatchThePacketsOfTheLinesAboveThem(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
-	_, lines, _ := strings.Cut(string(text), "\nflows:\n")
-	var filters []flow.Flow
-	compared := 0
-	for line := range strings.Lines(lines) {
-		line = strings.TrimSpace(line)
-		if theirs, ok := strings.CutPrefix(line, "#> "); ok {
-			filters = append(filters, flow.Flow{Name: theirs, Match: filter(t, theirs)})
-			continue
-		}
-		if !strings.HasPrefix(line, "- {") {
-			continue
-		}
-		f := cfg.Flows[compared]
-		of := oracle.New(filters)
-		for _, p := range packetsOf(rng, f, 30) {
-			if _, ok := of.Match(p); !ok {
-				t.Errorf("%s matches a packet that no filter above it matches: %x", f.Name, p.Frame)
-			}
-		}
-		for _, one := range filters {
-			packets := packetsOf(rng, one, 30)
-			for _, p := range packets {
-				if !oracle.Matches(f.Match, p) {
-					t.Errorf("%s does not match a packet of %s: %x", f.Name, one.Name, p.Frame)
+	for file, read := range map[string]func(*testing.T, string) []string{"classbench.yaml": readClassBench, "ovs.yaml": readOVS} {
+		compared := 0
+		for _, g := range groups(t, file) {
+			var theirs []flow.Flow
+			for _, line := range g.lines {
+				for _, text := range read(t, line) {
+					m, err := flow.ParseMatch(text)
+					if err != nil {
+						t.Fatalf("%s: %v", line, err)
+					}
+					theirs = append(theirs, flow.Flow{Name: line, Match: m, Interface: g.flows[0].Interface})
 				}
 			}
-			if len(packets) == 0 {
-				t.Errorf("no packet of %s", one.Name)
+			if len(theirs) == 0 {
+				continue
+			}
+			compared++
+			covers(t, rng, theirs, g.flows)
+			covers(t, rng, g.flows, theirs)
+		}
+		if compared < 25 {
+			t.Errorf("%s: only %d groups were compared", file, compared)
+		}
+	}
+}
+
+// covers checks that each packet of one of inner is one of outer, too.
+func covers(t *testing.T, rng *rand.Rand, outer, inner []flow.Flow) {
+	t.Helper()
+	matcher := oracle.New(outer)
+	for _, f := range inner {
+		packets := packetsOf(rng, f, 50)
+		if len(packets) == 0 {
+			t.Errorf("no packet of %s", f.Name)
+		}
+		for _, p := range packets {
+			if _, ok := matcher.Match(p); !ok {
+				t.Errorf("%s has a packet that %s has not: %x", f.Name, outer[0].Name, p.Frame)
+				break
 			}
 		}
-		filters = nil
-		compared++
 	}
-	if compared != len(cfg.Flows) {
-		t.Errorf("%d of %d flows were compared", compared, len(cfg.Flows))
+}
+
+// A verdict, a port and a priority of the line are those of the flow.
+func TestTranslatedFlowsHaveTheActionThePortAndThePriorityOfTheirLines(t *testing.T) {
+	port := regexp.MustCompile(`in_port=(eth\d+)`)
+	priority := regexp.MustCompile(`^priority=(\d+)`)
+	for _, file := range []string{"nftables.yaml", "ovs.yaml"} {
+		for _, g := range groups(t, file) {
+			for _, line := range g.lines {
+				for _, f := range g.flows {
+					if drops := strings.HasSuffix(line, "drop"); drops != (f.Action == flow.Drop) {
+						t.Errorf("%s: the action of %s is %q: %s", file, f.Name, f.Action, line)
+					}
+					if file == "nftables.yaml" {
+						continue
+					}
+					if m := priority.FindStringSubmatch(line); m == nil || m[1] != fmt.Sprint(65535-int(f.Priority)) {
+						t.Errorf("%s: the priority of %s is %d: %s", file, f.Name, f.Priority, line)
+					}
+					if m := port.FindStringSubmatch(line); m == nil && f.Interface != "" || m != nil && m[1] != f.Interface {
+						t.Errorf("%s: the interface of %s is %q: %s", file, f.Name, f.Interface, line)
+					}
+				}
+			}
+		}
 	}
 }
