@@ -39,9 +39,16 @@ func translations(t *testing.T) map[string]string {
 // Each line of another tool is translated by the flow below it, or is in the list at the top with the reason why it is
 // left out. Each flow translates a line, or is said to be an addition.
 func TestEachLineOfAnotherToolIsTranslatedOrLeftOutWithAReason(t *testing.T) {
-	least := map[string]int{"classbench": 30, "katran": 20, "nftables": 30, "ovs": 30, "testpmd": 56} // lines of the other tool
+	type size struct{ left, translated, flows int }
+	want := map[string]size{
+		"classbench": {left: 2, translated: 32, flows: 25},
+		"katran":     {left: 6, translated: 19, flows: 15},
+		"nftables":   {left: 11, translated: 32, flows: 33},
+		"ovs":        {left: 9, translated: 42, flows: 39},
+		"testpmd":    {left: 12, translated: 44, flows: 44},
+	}
 	texts := translations(t)
-	for name := range least {
+	for name := range want {
 		if texts[name] == "" {
 			t.Errorf("there is no translated/%s.yaml", name)
 		}
@@ -63,8 +70,9 @@ func TestEachLineOfAnotherToolIsTranslatedOrLeftOutWithAReason(t *testing.T) {
 		if written != len(cfg.Flows) {
 			t.Errorf("%s: %d of %d flows stand on a line of their own", name, written, len(cfg.Flows))
 		}
-		if left == 0 || left+translated < least[name] {
-			t.Errorf("%s: %d lines are translated and %d left out, want %d", name, translated, left, least[name])
+		// A flow that is deleted leaves its line to the flow below it, which only the numbers show.
+		if got := (size{left, translated, written}); got != want[name] {
+			t.Errorf("%s has %+v, want %+v: if you added or removed a line, change the numbers here", name, got, want[name])
 		}
 	}
 }
