@@ -39,7 +39,7 @@ func cutOperator(text string) (operator, rest string) {
 	return "", text
 }
 
-// synonyms has the clauses by their names in other tools.
+// synonyms has the clauses by their names in other tools. A tunnel that has no clause here is what carries it.
 var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "inet6": "ipv6", "ether": "eth", "ethernet": "eth", "tagged": "vlan", "dot1q": "vlan",
 	"ipinip": "ipip", "ip-in-ip": "ipip", "ipxip": "ipip", "ip6tnl": "ipv6 ipip",
 	"4in4": "ipv4 ipip inner ipv4", "ip4ip4": "ipv4 ipip inner ipv4", "ipencap": "ipip inner ipv4",
@@ -47,6 +47,8 @@ var synonyms = map[string]string{"ip": "ipv4", "inet": "ipv4", "ip6": "ipv6", "i
 	"4in6": "ipv6 ipip inner ipv4", "ip4ip6": "ipv6 ipip inner ipv4", "ipip6": "ipv6 ipip inner ipv4", "ds-lite": "ipv6 ipip inner ipv4",
 	"6in6": "ipv6 ipip inner ipv6", "ip6ip6": "ipv6 ipip inner ipv6",
 	"gtp": "gtpu", "gtp-u": "gtpu", "gtpv1": "gtpu", "gtp1u": "gtpu", "gtp1-u": "gtpu",
+	"gtpc": "udp dport gtp-control", "gtp-c": "udp dport gtp-control", "l2tpv2": "udp dport l2tp", "l2tpv3oip": "ipv4 proto l2tp", "vxlan-gpe": "udp dport 4790",
+	"nvgre": "gre", "gre_key": "gre key", "pppoes": "eth type pppoe",
 	"mpls-udp": "mplsudp", "mpls-in-udp": "mplsudp", "mplsinudp": "mplsudp", "mplsoudp": "mplsudp", "bareudp": "mplsudp",
 }
 

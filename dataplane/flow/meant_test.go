@@ -102,6 +102,11 @@ func TestSuggestionsCure(t *testing.T) {
 		{"bareudp", "", "mplsudp"},
 		{"mpls-udp label 3", "", "mplsudp label 3"},
 		{"teid 7", "a field of gtpu", "gtpu teid 7"},
+		{"gtpc", "", "udp dport gtp-control"},
+		{"l2tpv3oip", "", "ipv4 proto l2tp"},
+		{"vxlan-gpe", "", "udp dport 4790"},
+		{"gre_key 7", "", "gre key 7"},
+		{"nvgre", "", "gre"},
 		{"erspan", "not looked into", "gre"},
 
 		// Fields of other tools.
