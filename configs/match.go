@@ -232,16 +232,37 @@ func (w *wording) value(key, n *yaml.Node, what string) {
 		return
 	}
 
+	before := w.d.count
+	for i, e := range elements {
+		w.checkElement(e, fmt.Sprintf("%s[%d]", what, i))
+	}
+	if w.d.count > before {
+		return
+	}
 	w.add(key.Value, key, false)
 	w.add("{", n, true)
 	for i, e := range elements {
 		if i > 0 {
 			w.add(",", e, true)
 		}
-		s, _ := w.d.scalar(e, fmt.Sprintf("%s[%d]", what, i))
-		w.add(s, e, true)
+		w.add(e.Value, e, true)
 	}
 	w.add("}", n, true)
+}
+
+// checkElement reports an element of a list that is not one value. The parser of the text form would end a value at a comma, and
+// leave out an empty one at the end: [syn, "syn,ack"] would match other packets than were meant.
+func (w *wording) checkElement(n *yaml.Node, what string) {
+	s, ok := w.d.scalar(n, what)
+	switch {
+	case !ok:
+	case s == "":
+		w.d.bad(n, what+" has no value", "leave the element out")
+	case strings.Contains(s, ","):
+		w.d.bad(n, fmt.Sprintf("%s: %q is not one value", what, clip(s)), `write an element for each value; "|" joins TCP flags`)
+	case strings.ContainsAny(s, "{} \t\r\n"):
+		w.d.bad(n, fmt.Sprintf("%s: %q is not one value", what, clip(s)), "write an element for each value")
+	}
 }
 
 // namesAlone reports whether a mapping has nothing but names, as {22, 80} has.

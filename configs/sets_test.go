@@ -63,7 +63,12 @@ func TestMistakesInSetsAreMarkedAtTheValue(t *testing.T) {
 		{"{tcp: {dport: [!= 80, 22]}}", []string{`4:27|the tag != is not read here|quote it`}},
 		{"\n      tcp:\n        dport: != 80", []string{`6:16|quote it`}},
 		{"{tcp: {dport: 22,80}}", []string{`4:29|tcp has no field "80"|write several values as a list: [22, 80]`}},
-		{"{tcp: {dport: [[22], 80]}}", []string{`4:27|is one value, not a list`, `4:33|a value is missing`}},
+		{"{tcp: {dport: [[22], 80]}}", []string{`4:27|is one value, not a list`}},
+		{"{tcp: {dport: [22, '']}}", []string{`4:31|dport[1] has no value|leave the element out`}},
+		{"\n      tcp:\n        dport:\n          - 22\n          -", []string{`8:12|dport[1] has no value`}},
+		{"{tcp: {flags: [syn, 'syn,ack']}}", []string{`4:32|"syn,ack" is not one value|"|" joins TCP flags`}},
+		{"{tcp: {dport: [22, '}']}}", []string{`4:31|"}" is not one value`}},
+		{"{tcp: {dport: [22, '80 81']}}", []string{`4:31|"80 81" is not one value`}},
 		{"{tcp: {dport: [1, 2], sport: '!= 0-65535'}}", []string{`4:42|excludes every value`}},
 	} {
 		_, err := configs.Parse("test.yaml", []byte("backend: sim\nflows:\n  - name: x\n    match: "+c.yaml+"\n"))
