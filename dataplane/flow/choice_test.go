@@ -134,6 +134,7 @@ func TestMistakesInSetsNameTheValueAndItsPlace(t *testing.T) {
 		{"ipv4 ttl 9-3", []string{`9-3@9|runs backwards|did you mean 3-9?`}},
 		{"tcp flags {syn, sym}", []string{`sym@16|is no TCP flag|did you mean "syn"?`}},
 		{"tcp dport {1, 2} dport 3", []string{`dport@17|given twice`, `3@23|a value and a set`}},
+		{"ipv4 icmp type {3} type {4, 5, echo-request}", []string{`type@19|given twice`}},
 		{"ipv4 proto {1, 17} tcp", []string{`{1,@11|tcp is protocol 6`}},
 		{"ipv4 proto != 6 tcp", []string{`!=@11|tcp is protocol 6`}},
 		{"eth type {0x0806, 0x88cc} ipv4", []string{`{0x0806,@9|excludes the type`}},

@@ -67,7 +67,7 @@ func (p *parser) set(open fields, f *field) {
 	ref := f.ref(scratch, 0)
 	for i, e := range elements {
 		if _, isName := icmpTypes[e.text]; isName && f.isICMPType() {
-			names = append(names, icmpName{name: e.text, match: open.match, at: e, set: true, value: i})
+			names = append(names, icmpName{name: e.text, match: open.match, at: e, set: true, value: len(c.Values)})
 			c.Values = append(c.Values, Value{})
 			continue
 		}
@@ -93,7 +93,8 @@ func (p *parser) set(open fields, f *field) {
 			return
 		}
 	}
-	if len(p.errs) == before {
+	// A field that is given twice keeps its first set: the places in names are those of one set.
+	if len(p.errs) == before && open.match.choice(c.Clause, c.Tag, c.Field) == nil {
 		open.match.Choices = append(open.match.Choices, c)
 		if !strings.Contains(open.path, "?") { // else the match is thrown away
 			p.icmp = append(p.icmp, names...)
