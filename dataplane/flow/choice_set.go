@@ -10,18 +10,14 @@ type span struct{ first, last Number }
 
 func bySpan(a, b span) int { return cmp.Or(a.first.Compare(b.first), b.last.Compare(a.last)) }
 
-// span returns the range that v matches. ok is false if v has a mask with a bit below a free one, which matches no range.
-func (f *field) span(v Value) (s span, ok bool) {
-	return v.span(whole(f.bits), f.hasRanges())
-}
-
-// span is field.span for a field with this mask.
-func (v Value) span(all Number, hasRanges bool) (s span, ok bool) {
+// span returns the range that v matches in a field with the mask all. ok is false if v has a mask with a bit below a free one,
+// which matches no range.
+func (v Value) span(all Number) (s span, ok bool) {
 	if !v.Last.isZero() {
 		return span{v.Value, v.Last}, true
 	}
 	free := all.andNot(v.Mask)
-	if !hasRanges || !free.and(free.next()).isZero() {
+	if !free.and(free.next()).isZero() {
 		return span{}, false
 	}
 	return span{v.Value, v.Value.or(free)}, true
@@ -36,14 +32,16 @@ func (f *field) canonicalValues(values []Value) []Value {
 	}
 	var spans []written
 	var masks []Value
+	all := whole(f.bits)
 	for _, v := range values {
 		v = f.shortest(v)
-		if s, ok := f.span(v); ok {
+		if s, ok := v.span(all); ok && (f.hasRanges() || !v.Last.isZero()) { // only ranges can be joined
 			spans = append(spans, written{s, v})
 		} else {
 			masks = append(masks, v)
 		}
 	}
+	masks = unique(masks)
 
 	slices.SortStableFunc(spans, func(a, b written) int { return cmp.Or(bySpan(a.span, b.span), a.Last.Compare(b.Last)) })
 	joined := spans[:0]
@@ -64,22 +62,32 @@ func (f *field) canonicalValues(values []Value) []Value {
 			out = append(out, s.Value)
 		}
 	}
-	for i, v := range masks {
+	apart := alike(masks)
+	for _, v := range masks {
 		contained := slices.ContainsFunc(joined, func(s written) bool {
-			greatest := v.Value.or(whole(f.bits).andNot(v.Mask))
+			greatest := v.Value.or(all.andNot(v.Mask))
 			return s.first.Compare(v.Value) <= 0 && greatest.Compare(s.last) <= 0
 		})
-		for j, other := range masks {
-			contained = contained || other.covers(v) && (other != v || j < i)
-		}
-		if !contained {
+		if !contained && (apart || !slices.ContainsFunc(masks, func(other Value) bool { return other != v && other.covers(v) })) {
 			out = append(out, v)
 		}
 	}
-	slices.SortFunc(out, func(a, b Value) int {
-		return cmp.Or(a.Value.Compare(b.Value), a.Mask.Compare(b.Mask), a.Last.Compare(b.Last))
-	})
-	return out
+	return unique(out)
+}
+
+// unique sorts values and drops those that are there twice.
+func unique(values []Value) []Value {
+	slices.SortFunc(values, byValue)
+	return slices.Compact(values)
+}
+
+// alike reports whether values have one mask, so that different ones have no number in common.
+func alike(values []Value) bool {
+	return !slices.ContainsFunc(values, func(v Value) bool { return v.Mask != values[0].Mask })
+}
+
+func byValue(a, b Value) int {
+	return cmp.Or(a.Value.Compare(b.Value), a.Mask.Compare(b.Mask), a.Last.Compare(b.Last))
 }
 
 // shortest returns a range of one value as that value, and an aligned range of addresses as the prefix.
@@ -102,18 +110,19 @@ func (v Value) covers(other Value) bool {
 
 // valueSet is the numbers that a field may have: those of any span or mask.
 type valueSet struct {
-	spans []span // ascending, neither overlapping nor adjacent
-	masks []Value
+	spans []span  // ascending, neither overlapping nor adjacent
+	masks []Value // may have numbers in common
 }
 
-// setOf returns the numbers of a choice. ok is false if they take more than most masks, as only masks that leave bits in
-// between free can.
-func (f *field) setOf(c *Choice, most int) (s valueSet, ok bool) {
+// setOf returns the numbers of a choice. ok is false if an exclusion takes more than most masks, as only masks that leave bits
+// in between free can. inRanges says whether values of fields without ranges may be spans, too: that is fast to compare, but
+// the prefixes of neighbours would be many masks for a classifier, where exact values are one.
+func (f *field) setOf(c *Choice, most int, inRanges bool) (s valueSet, ok bool) {
 	// Overlap comes here for each pair of flows, with sets of any size.
-	all, hasRanges := whole(f.bits), f.hasRanges()
+	all := whole(f.bits)
 	s.spans = make([]span, 0, len(c.Values))
 	for i := range c.Values {
-		if r, is := c.Values[i].span(all, hasRanges); is {
+		if r, is := c.Values[i].span(all); is && (inRanges || !c.Values[i].Last.isZero()) {
 			s.spans = append(s.spans, r)
 		} else {
 			s.masks = append(s.masks, c.Values[i])
@@ -121,8 +130,8 @@ func (f *field) setOf(c *Choice, most int) (s valueSet, ok bool) {
 	}
 	s.spans = joinSpans(s.spans)
 	switch {
-	case len(s.masks) > 0:
-		s.masks, ok = f.disjoint(s, c.Not, most)
+	case c.Not && len(s.masks) > 0:
+		s.masks, ok = f.disjoint(s, true, most)
 		return valueSet{masks: s.masks}, ok
 	case c.Not:
 		s.spans = f.complement(s.spans)
@@ -190,11 +199,14 @@ func (f *field) prefixes(s span) func(yield func(Value) bool) {
 // pieces returns values that the field itself can hold, of which no two have a number in common, and which together are the
 // numbers of the choice. ok is false if there are more than most.
 func (f *field) pieces(c *Choice, most int) (out []Value, ok bool) {
-	set, ok := f.setOf(c, most)
+	set, ok := f.setOf(c, most, f.hasRanges())
 	if !ok {
 		return nil, false
 	}
-	if set.masks != nil {
+	if len(set.masks) > 0 {
+		if !c.Not {
+			return f.disjoint(set, false, most)
+		}
 		return set.masks, true
 	}
 	if f.isPort() {
@@ -218,37 +230,34 @@ func (f *field) pieces(c *Choice, most int) (out []Value, ok bool) {
 }
 
 // disjoint returns the numbers of s, or with not all others, as masks of which no two have a number in common. ok is false if
-// there are more than most.
+// there are more than most, or if it takes too long to tell: masks may cut one another into many parts that others contain.
 func (f *field) disjoint(s valueSet, not bool, most int) (out []Value, ok bool) {
-	masks := s.masks
+	masks := slices.Clone(s.masks)
 	for _, r := range s.spans {
 		for v := range f.prefixes(r) {
 			masks = append(masks, v)
 		}
 	}
+	work := 0
 	if not {
-		for v := range f.prefixes(span{last: whole(f.bits)}) {
-			out = append(out, v)
-		}
+		out = slices.Collect(f.prefixes(span{last: whole(f.bits)}))
 		for _, m := range masks {
-			var rest []Value
-			for _, v := range out {
-				if rest = append(rest, f.without(v, m)...); len(rest) > most {
-					return nil, false
-				}
+			work += len(out)
+			if out = f.cut(out, m); len(out) > most || work > most*most {
+				return nil, false
 			}
-			out = rest
 		}
 		return out, true
+	}
+	if alike(masks) {
+		out = unique(masks)
+		return out, len(out) <= most
 	}
 	for _, m := range masks {
 		fresh := []Value{m}
 		for _, v := range out {
-			var rest []Value
-			for _, part := range fresh {
-				rest = append(rest, f.without(part, v)...)
-			}
-			if fresh = rest; len(fresh)+len(out) > most {
+			work += len(fresh)
+			if fresh = f.cut(fresh, v); len(fresh)+len(out) > most || work > most*most {
 				return nil, false
 			}
 		}
@@ -257,11 +266,30 @@ func (f *field) disjoint(s valueSet, not bool, most int) (out []Value, ok bool) 
 	return out, len(out) <= most
 }
 
-// without returns the numbers that v has and other has not, as masks that have no number in common.
-func (f *field) without(v, other Value) (out []Value) {
-	if !v.Value.xor(other.Value).and(v.Mask).and(other.Mask).isZero() {
-		return []Value{v}
+// cut returns the numbers of values that other does not have. Values that have none of it stay as they are.
+func (f *field) cut(values []Value, other Value) []Value {
+	at := slices.IndexFunc(values, other.meets)
+	if at < 0 {
+		return values
 	}
+	rest := slices.Clone(values[:at])
+	for _, v := range values[at:] {
+		if other.meets(v) {
+			rest = append(rest, f.without(v, other)...)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	return rest
+}
+
+// meets reports whether some number is in both. Both have masks.
+func (v Value) meets(other Value) bool {
+	return v.Value.xor(other.Value).and(v.Mask).and(other.Mask).isZero()
+}
+
+// without returns the numbers that v has and other has not, as masks that have no number in common. The two must meet.
+func (f *field) without(v, other Value) (out []Value) {
 	for bit := f.bits - 1; bit >= 0; bit-- {
 		one := power(bit)
 		if other.Mask.and(one).isZero() || !v.Mask.and(one).isZero() {
@@ -276,7 +304,10 @@ func (f *field) without(v, other Value) (out []Value) {
 	return out
 }
 
-// meetSets reports whether some number is in both sets.
+// mostCompared bounds the work of meetMasks: Overlap compares pairs of flows, of which there may be many.
+const mostCompared = 1 << 16
+
+// meetSets reports whether some number is in both sets. It returns true if it would take long to tell.
 func (f *field) meetSets(a, b valueSet) bool {
 	for i, j := 0, 0; i < len(a.spans) && j < len(b.spans); {
 		switch x, y := a.spans[i], b.spans[j]; {
@@ -292,9 +323,12 @@ func (f *field) meetSets(a, b valueSet) bool {
 }
 
 func (f *field) meetMasks(masks []Value, other valueSet) bool {
+	if len(masks)*(len(other.masks)+len(other.spans)) > mostCompared {
+		return true
+	}
 	for _, m := range masks {
 		for _, v := range other.masks {
-			if m.Value.xor(v.Value).and(m.Mask).and(v.Mask).isZero() {
+			if m.meets(v) {
 				return true
 			}
 		}

@@ -3,6 +3,7 @@ package flow_test
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -232,6 +233,7 @@ func TestAlternativesAreTheFewestPlainMatches(t *testing.T) {
 		{"ipv4 src 10.0.0.5-10.0.0.9", []string{"ipv4 src 10.0.0.5", "ipv4 src 10.0.0.6/31", "ipv4 src 10.0.0.8/31"}},
 		{"ipv4 src != 128.0.0.0/2", []string{"ipv4 src 0.0.0.0/1", "ipv4 src 192.0.0.0/2"}},
 		{"ipv4 ttl 0-255", []string{"ipv4 ttl 0/0x80", "ipv4 ttl 128/0x80"}},
+		{"eth src {02:00:00:00:00:06, 02:00:00:00:00:07, 02:00:00:00:00:09}", []string{"eth src 02:00:00:00:00:06", "eth src 02:00:00:00:00:07", "eth src 02:00:00:00:00:09"}},
 		{"mpls bos 0-1", []string{"mpls bos 0", "mpls bos 1"}},
 		{"tcp sport {1, 3} dport {5, 7}", []string{"tcp sport 1 dport 5", "tcp sport 3 dport 5", "tcp sport 1 dport 7", "tcp sport 3 dport 7"}},
 		{"ipv4 proto {6, 17} tcp", []string{"ipv4 proto 6 tcp"}},
@@ -254,6 +256,25 @@ func TestAlternativesAreTheFewestPlainMatches(t *testing.T) {
 		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
 			t.Errorf("%s:\n%s\nwant\n%s", c.text, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
+	}
+}
+
+// Masks can cut one another into parts of which others contain all. It takes minutes to find that out about these.
+func TestASetOfMasksThatTakesLongToTellApartIsRefused(t *testing.T) {
+	var values []string
+	for i := range 1 << 10 {
+		if bits.OnesCount(uint(i))%2 == 0 {
+			values = append(values, fmt.Sprintf("0.0.%d.%d/0.0.3.255", i>>8, i&255))
+		} else {
+			values = append(values, fmt.Sprintf("0.64.%d.%d/0.64.3.255", i>>8, i&255))
+		}
+	}
+	for i := range 3000 {
+		values = append(values, fmt.Sprintf("%d.%d.%d.0/255.127.4.0", i>>6+1, 64+i&31, i>>5&1*4))
+	}
+	m, err := flow.ParseMatch("ipv4 src {" + strings.Join(values, ", ") + "}")
+	if err == nil || !strings.Contains(err.Error(), "more than 4096 masks") {
+		t.Errorf("match %.40s…, error %v, want one about the masks", m, err)
 	}
 }
 

@@ -289,7 +289,7 @@ func (c *Choice) meets(other *Match) bool {
 		}
 		theirs = &Choice{Values: []Value{loadValue(ref)}}
 	}
-	x, sure := f.setOf(c, mostAlternatives)
-	y, too := f.setOf(theirs, mostAlternatives)
+	x, sure := f.setOf(c, mostAlternatives, true)
+	y, too := f.setOf(theirs, mostAlternatives, true)
 	return !sure || !too || f.meetSets(x, y)
 }

@@ -102,8 +102,11 @@ func (p *parser) set(open fields, f *field) {
 	}
 }
 
-// failAt reports a mistake at a part of a word.
+// failAt reports a mistake at a part of a word. A set of a million values may have as many mistakes.
 func (p *parser) failAt(e element, message, suggestion string) {
+	if len(p.errs) >= mostErrors {
+		return
+	}
 	p.errs = append(p.errs, &ParseError{Word: e.text, Offset: e.offset, Index: e.index, Message: message, Suggestion: suggestion})
 }
 
