@@ -110,6 +110,7 @@ func TestMistakesInSetsNameTheValueAndItsPlace(t *testing.T) {
 		{"tcp dport {22,70000,x}", []string{"70000@14|value 2 of the set|the most is 65535", "x@20|value 3 of the set"}},
 		{"tcp dport {22, httpss}", []string{`httpss@15|did you mean "https"?`}},
 		{"tcp dport 22,httpss", []string{`httpss@13|did you mean "https"?`}},
+		{"icmp type {3, packet-too-big}", []string{`packet-too-big@14|type 2 of ICMPv6 alone`}},
 		{"icmp type {3, echo-request}", []string{`echo-request@14|type 8 over IPv4 and type 128 over IPv6`}},
 		{"ipv4 tos 0x10/0xf0 ecn {1, 2}", []string{`ecn@19|bits in common`, `{1,@23|a mask of its own`}},
 		{"ipv4 dscp {1, 2} tos {1, 2}", []string{`{1,@10|bits in common`, `tos@17|bits in common`, `{1,@21|bits in common`}},

@@ -64,6 +64,6 @@
 // Numbers must fit the header field: id has 12 bits, pcp 3, dei 1, label 20, vni 24, key, spi, vtag and teid 32, op and the type
 // of eth 16, tc 3, bos 1, dscp 6, ecn 2, and all others 8. A value must not have bits outside its mask.
 //
-// Ports, proto, nexthdr, dscp, ecn, op and the types of eth and icmp have names. A name of an ICMP type that has two numbers needs
-// the clause ipv4 or ipv6. dscp and ecn are parts of tos and tclass: [Match.String] writes the word whose bits are asked for.
+// Ports, proto, nexthdr, dscp, ecn, op and the types of eth and icmp have names. A name of an ICMP type needs the clause ipv4
+// or ipv6. dscp and ecn are parts of tos and tclass: [Match.String] writes the word whose bits are asked for.
 package flow

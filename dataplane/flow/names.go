@@ -186,7 +186,10 @@ func (p *parser) resolve(n icmpName) {
 	case v4 == v6 && number.v4 != none && number.v6 != none:
 		p.failAt(n.at, fmt.Sprintf("%s is type %d over IPv4 and type %d over IPv6", n.name, number.v4, number.v6),
 			fmt.Sprintf(`did you mean "ipv4 icmp type %s" or "ipv6 icmp type %s"?`, n.name, n.name))
+	case v4 == v6 && number.v4 != none: // without the clause, the number would match another type over the other family
+		p.failAt(n.at, fmt.Sprintf("%s is type %d of ICMP over IPv4 alone", n.name, typ), fmt.Sprintf(`did you mean "ipv4 icmp type %s"?`, n.name))
 	case v4 == v6:
+		p.failAt(n.at, fmt.Sprintf("%s is type %d of ICMPv6 alone", n.name, typ), fmt.Sprintf(`did you mean "ipv6 icmp type %s"?`, n.name))
 	case v4:
 		if typ = number.v4; typ == none {
 			p.failAt(n.at, fmt.Sprintf("ICMP over IPv4 has no type of this name: it is %d of ICMPv6", number.v6), "write ipv6, or a number")

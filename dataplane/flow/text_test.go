@@ -56,7 +56,7 @@ func TestParseMatchReadsAndWritesEveryClause(t *testing.T) {
 		{text: "eth type arp", canon: "eth type 0x0806", want: flow.Match{Eth: &flow.Eth{Type: number[uint16](0x0806, 0xffff)}}},
 		{text: "icmp type echo-request ipv4", canon: "ipv4 icmp type 8", want: flow.Match{IPv4: &flow.IPv4{}, ICMP: &flow.ICMP{Type: number[uint8](8, 255)}}},
 		{text: "ipv6 icmp type echo-request", canon: "ipv6 icmp type 128", want: flow.Match{IPv6: &flow.IPv6{}, ICMP: &flow.ICMP{Type: number[uint8](128, 255)}}},
-		{text: "icmp type nd-neighbor-solicit", canon: "icmp type 135", want: flow.Match{ICMP: &flow.ICMP{Type: number[uint8](135, 255)}}},
+		{text: "ipv6 icmp type nd-neighbor-solicit", canon: "ipv6 icmp type 135", want: flow.Match{IPv6: &flow.IPv6{}, ICMP: &flow.ICMP{Type: number[uint8](135, 255)}}},
 		{text: "eth type ipv6 icmp type echo-reply", canon: "eth type 0x86dd icmp type 129", want: flow.Match{
 			Eth: &flow.Eth{Type: number[uint16](0x86dd, 0xffff)}, ICMP: &flow.ICMP{Type: number[uint8](129, 255)},
 		}},
@@ -198,6 +198,8 @@ func TestParseMatchErrorsNameTheWordAndTheCure(t *testing.T) {
 		{"ipv4 dscp 3/1", []string{`3/1@10|bits outside its mask|did you mean 1/0x01?`}},
 		{"ipv4 ecn 4", []string{`4@9|does not fit in 2 bits`}},
 		{"icmp type echo-request", []string{`echo-request@10|type 8 over IPv4 and type 128 over IPv6|did you mean "ipv4 icmp type echo-request" or`}},
+		{"icmp type source-quench", []string{`source-quench@10|type 4 of ICMP over IPv4 alone|did you mean "ipv4 icmp type source-quench"?`}}, // 4 is parameter-problem over IPv6
+		{"icmp type nd-neighbor-solicit", []string{`nd-neighbor-solicit@10|type 135 of ICMPv6 alone|did you mean "ipv6 icmp type nd-neighbor-solicit"?`}},
 		{"ipv6 icmp type source-quench", []string{`source-quench@15|ICMPv6 has no type of this name: it is 4 of ICMP over IPv4`}},
 		{"ipv4 icmp type packet-too-big", []string{`packet-too-big@15|it is 2 of ICMPv6`}},
 		{"tcp dport ssh-htttps", []string{`ssh-htttps@10|"htttps" is no number`}},
