@@ -26,7 +26,7 @@ func TestUnguardedReturnsFlowsThatIncompleteHeadersEvade(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		flows []flow.Flow
-		want  int // flows that are not guarded
+		want  int // guards that are missing
 	}{
 		{"a drop above IP", []flow.Flow{dns}, 1},
 		{"of addresses, which a third tag hides", []flow.Flow{drop("net", "ipv4 src 10.0.0.0/8")}, 1},
@@ -43,9 +43,18 @@ func TestUnguardedReturnsFlowsThatIncompleteHeadersEvade(t *testing.T) {
 		{"guarded in part", []flow.Flow{dns, drop("rest", "ipv6 incomplete")}, 1},
 		{"counted, not dropped", []flow.Flow{dns, count(drop("rest", "incomplete"))}, 1},
 		{"counts only", []flow.Flow{count(dns)}, 0},
+		{"inside a tunnel", []flow.Flow{drop("in", "geneve vni 5 inner tcp dport 22")}, 2},
+		{"inside a tunnel, guarded outside alone", []flow.Flow{drop("in", "geneve vni 5 inner tcp dport 22"), drop("rest", "incomplete")}, 1},
+		{"inside a tunnel, guarded inside alone", []flow.Flow{drop("in", "vxlan inner ipv6"), drop("rest", "vxlan inner incomplete")}, 2},
+		{"inside a tunnel, guarded on both levels", []flow.Flow{drop("in", "ipip inner udp dport 53"), drop("out", "incomplete"), drop("rest", "ipip inner incomplete")}, 0},
+		{"inside a tunnel, guarded in another kind of tunnel", []flow.Flow{drop("in", "gre inner udp dport 53"), drop("out", "incomplete"), drop("rest", "ipip inner incomplete")}, 1},
+		{"inside one network, guarded there", []flow.Flow{drop("in", "gtpu teid 7 inner tcp dport 22"), drop("out", "incomplete"), drop("rest", "gtpu teid 7 inner incomplete")}, 0},
+		{"inside one network, guarded in another", []flow.Flow{drop("in", "gtpu teid 7 inner tcp dport 22"), drop("out", "incomplete"), drop("rest", "gtpu teid 8 inner incomplete")}, 1},
+		{"of Ethernet inside a tunnel", []flow.Flow{drop("in", "vxlan inner eth src 02:00:00:00:00:01"), drop("out", "incomplete")}, 0},
+		{"of anything inside a tunnel", []flow.Flow{drop("in", "geneve vni 5 inner any"), drop("out", "incomplete")}, 0},
 	} {
 		if got := flow.Unguarded(c.flows); len(got) != c.want {
-			t.Errorf("%s: %d flows, want %d", c.name, len(got), c.want)
+			t.Errorf("%s: %d missing guards, want %d: %v", c.name, len(got), c.want, got)
 		}
 	}
 }

@@ -50,11 +50,15 @@ func printWarnings(w io.Writer, kinds [][]warningJSON) {
 
 // unguardedFlows warns about drop flows that an attacker's packet can evade.
 func unguardedFlows(cfg dataplane.Config) (out []warningJSON) {
-	for _, f := range flow.Unguarded(cfg.Flows) {
+	for _, e := range flow.Unguarded(cfg.Flows) {
+		text := "it does not drop packets whose headers are cut off or more than are walked"
+		if e.Guard.Inner() != nil {
+			text = "it does not drop packets whose headers inside the tunnel are cut off or more than are walked"
+		}
 		out = append(out, warningJSON{
-			Object:     fmt.Sprintf("flow %q", f.Name),
-			Text:       "it does not drop packets whose headers are cut off or more than are walked",
-			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
+			Object:     fmt.Sprintf("flow %q", e.Flow.Name),
+			Text:       text,
+			Suggestion: fmt.Sprintf("add a flow with match: %s, action: drop, direction: %s", e.Guard, e.Flow.Direction),
 		})
 	}
 	return out
