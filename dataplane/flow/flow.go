@@ -187,7 +187,7 @@ type SCTP struct {
 }
 
 // ARP matches packets of ARP (RFC 826). Without a field it matches every frame of EtherType 0x0806. With one it matches ARP for
-// IPv4 over Ethernet.
+// IPv4 and MAC addresses.
 type ARP struct {
 	Op             Masked[uint16]
 	Sender, Target Addr4 // the IPv4 addresses

@@ -90,8 +90,10 @@ func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 	tiny := build(t, eth(tIPv4), fragment4(pTCP, true, 0), raw(0, 1, 443>>8, 443&255, 0, 0, 0, 0))
 	esp4 := build(t, eth(tIPv4), ip4(50), raw(0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 9, 9))
 	request := build(t, eth(tARP), raw(0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 192, 0, 2, 10))
-	token := bytes.Clone(request)
-	token[14+1] = 6
+	ieee := bytes.Clone(request)
+	ieee[14+1] = 6 // Linux answers such a request
+	chaos := bytes.Clone(request)
+	chaos[14+3] = 4
 	sctp := build(t, eth(tIPv4), ip4(132), raw(0x9c, 0x40, 0x0f, 0x1c, 1, 2, 3, 4, 0, 0, 0, 0))
 	ah4 := build(t, eth(tIPv4), ip4(51), raw(6, 4, 0, 0, 0x12, 0x34, 0x56, 0x78), make(gopacket.Payload, 16), tcp(1, 80))
 	labels := build(t, eth(0x8847), raw(0, 1, 0x0a, 64, 0, 2, 1, 64), ip4(pTCP), tcp(1, 2))
@@ -161,7 +163,8 @@ func TestMatchSelectsThePacketsOfTheDocument(t *testing.T) {
 			"arp; arp op 1; arp op request sender 10.0.0.0/8 target 192.0.2.10; arp sender 0.0.0.1/0.0.0.255; eth type 0x0806 arp; untagged arp; eth src 02:00:00:00:00:01 arp op 1",
 			"arp op 2; arp sender 10.0.0.2; arp target 10.0.0.1; ipv4; tcp; vlan; incomplete"},
 		{"arp with padding behind a tag", build(t, eth(tTag), tag(7, 0, tARP), raw(request[14:]...), make(gopacket.Payload, 18)), "vlan id 7 arp op 1 target 192.0.2.10", "untagged arp; incomplete"},
-		{"arp of another network", token, "arp; eth type 0x0806", "arp op 1; arp op 0/0x8000; incomplete"},
+		{"arp of hardware type 6", ieee, "arp; arp op 1 sender 10.0.0.1 target 192.0.2.10", "arp op 2; incomplete"},
+		{"arp of another network", chaos, "arp; eth type 0x0806", "arp op 1; arp op 0/0x8000; incomplete"},
 		{"27 bytes of arp", request[:14+27], "arp; arp incomplete; incomplete", "arp op 1; arp op 0/0x8000"},
 		{"arp in vxlan", build(t, eth(tIPv4), ip4(pUDP), udp(1, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5}, eth(tARP), raw(request[14:]...)),
 			"vxlan inner arp target 192.0.2.10; vxlan inner arp", "arp; vxlan inner arp op 2; vxlan inner incomplete"},

@@ -50,7 +50,7 @@ type mplsHeader struct {
 	tc, bottom, ttl uint8
 }
 
-// arpHeader is a packet of ARP for IPv4 over Ethernet.
+// arpHeader is a packet of ARP for IPv4 and MACs.
 type arpHeader struct {
 	op             uint16
 	sender, target []byte
@@ -180,14 +180,13 @@ func (h *headers) incomplete() bool {
 	return false
 }
 
-// parseARP parses a packet of ARP. It has fields if it is for IPv4 over Ethernet.
+// parseARP parses a packet of ARP. It has fields if its addresses are MACs and those of IPv4.
 func (h *headers) parseARP(b []byte) {
 	if len(b) < 28 {
 		h.cutARP = true
 		return
 	}
-	hardware, protocol := be.Uint16(b), be.Uint16(b[2:])
-	if hardware != 1 || protocol != 0x0800 || b[4] != 6 || b[5] != 4 {
+	if protocol := be.Uint16(b[2:]); protocol != 0x0800 || b[4] != 6 || b[5] != 4 {
 		return
 	}
 	h.arp = &arpHeader{

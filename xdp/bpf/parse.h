@@ -193,13 +193,13 @@ static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l
 		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 0), 4, 4);
 }
 
-/* ARP. Its fields are there if it is for IPv4 over Ethernet. */
+/* ARP. Its fields are there if its addresses are MACs and those of IPv4. Linux takes two hardware types. */
 static __always_inline void ft_parse_arp(void *p, void *end, struct ft_level *l)
 {
 	if (p + 28 > end)
 		return;
 	l->flags &= ~FT_INCOMPLETE;
-	if (ft_load32(p, 0) != bpf_htonl(1 << 16 | ETH_P_IP) || ft_load16(p, 4) != bpf_htons(ETH_ALEN << 8 | 4))
+	if (ft_load16(p, 2) != bpf_htons(ETH_P_IP) || ft_load16(p, 4) != bpf_htons(ETH_ALEN << 8 | 4))
 		return;
 	l->flags |= FT_L4;
 	l->l4 = ft_first16(p, 6);

@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// whole selects packets of ARP for IPv4 over Ethernet. A load behind the end of the frame makes a filter select nothing.
-const whole = "arp[0:4] == 0x00010800 and arp[4:2] == 0x0604 and arp[27] >= 0 and "
+// whole selects packets of ARP for IPv4 and MACs. A load behind the end of the frame makes a filter select nothing.
+const whole = "arp[2:4] == 0x08000604 and arp[27] >= 0 and "
 
 // filters pairs filters of tcpdump with matches that select the same packets.
 var filters = []struct{ tcpdump, match string }{

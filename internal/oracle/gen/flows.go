@@ -90,6 +90,9 @@ func (d drawer) match(outer bool) (m flow.Match) {
 	if often(d.masks, seldom) {
 		m.ARP = d.arp()
 		m.Incomplete = *m.ARP == flow.ARP{} && often(d.masks, 4)
+		if !m.Incomplete {
+			d.choices(&m)
+		}
 		return m
 	}
 	switch d.masks.IntN(8) {

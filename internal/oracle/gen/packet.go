@@ -52,7 +52,7 @@ type headers struct {
 	spi       uint32 // of ESP, and of AH over IPv4
 	vtag      uint32 // of SCTP
 	op        uint16 // of ARP, whose addresses are src4 and dst4
-	otherARP  bool   // ARP of another network than IPv4 over Ethernet
+	otherARP  bool   // ARP of other addresses than IPv4 and MACs
 	typ, code uint8  // of ICMP
 	cut       bool   // the header above IP is cut short
 
