@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	labseed "github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // rearrange builds all trees anew in free memory, with the same rules.
@@ -186,4 +188,48 @@ func TestChangingSetAgreesWithTheLinearMatcher(t *testing.T) {
 			},
 		})
 	})
+}
+
+// A flow with sets has several rules of one rank. Two of them may leave the same leaf in one change, beside a rule of another tree.
+func TestRulesOfOneRankLeaveTheTreesTogether(t *testing.T) {
+	d := &drawn{g: labseed.Rand(t)}
+	s := New(make([]uint64, 1<<16), Options{Class: testClass})
+	for round := range 2000 {
+		var add []Rule
+		var all []Entry
+		for range 1 + d.g.IntN(10) {
+			r := d.rule()
+			r.Rank = uint64(d.g.IntN(3))
+			add = append(add, r)
+			all = append(all, r.Entry)
+		}
+		if err := s.Exchange(nil, add); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Exchange(all, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.Reclaim()
+
+		for c := range Classes {
+			for g := range s.groupCount(c) {
+				if !s.empty(s.mem.load(s.groupAt(c, g))) {
+					t.Fatalf("round %d: class %d, tree %d has a rule of a set without rules", round, c, g)
+				}
+			}
+		}
+	}
+}
+
+// empty reports whether no rule is below a node.
+func (s *Set) empty(n Node) bool {
+	if n.Kind() != KindCut {
+		return n == 0
+	}
+	for i := range n.size() {
+		if !s.empty(s.mem.load(n.Base() + i)) {
+			return false
+		}
+	}
+	return true
 }

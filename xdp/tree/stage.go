@@ -34,6 +34,9 @@ func (x *exchange) stage() error {
 // removed rule of another tree. If there are any, e itself removes nothing, and the last of these edits removes all rules.
 func (x *exchange) stageRemovals(e *edit) (late []*edit) {
 	for i, r := range e.remove {
+		if len(late) > 0 && late[len(late)-1].rank == r.rank {
+			continue // that edit removes r, too: a flow with sets has several rules of one rank
+		}
 		if !slices.ContainsFunc(x.remove, func(o *rule) bool { return e.meets(o, r) }) {
 			continue
 		}
