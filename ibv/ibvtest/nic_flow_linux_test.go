@@ -41,7 +41,7 @@ func tunnelMatch(all *[]nicMatch, m *flow.Match) bool {
 
 // layerMatch writes a match's headers into the outer or inner layer of all.
 func layerMatch(all *[]nicMatch, m *flow.Match, inner bool) bool {
-	if m.Incomplete {
+	if m.Incomplete || m.ARP != nil || m.SCTP != nil || m.AH != nil || m.IPIP != nil || m.Geneve != nil || m.GTPU != nil || m.MPLSUDP != nil {
 		return false // no field of a rule asks for it
 	}
 	var v, mask nicLayer

@@ -42,7 +42,7 @@ func TestNICRulesMatchTheirPackets(t *testing.T) {
 func agreesWithLinear(t *testing.T, d *nicDriver) {
 	rng := seed.Rand(t)
 	var flowsSeen, left, packets, hits int
-	for range 150 {
+	for range 300 { // a NIC takes a third of the flows that are drawn
 		d.must("fresh")
 		var flows []flow.Flow
 		seen := make(map[string]bool) // rules with the same match count together: ordersRules has them
@@ -91,7 +91,7 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 		}
 	}
 	t.Logf("%d flows (%d not expressible), %d packets, %d hit", flowsSeen, left, packets, hits)
-	if hits*10 < packets || flowsSeen < left {
+	if hits*10 < packets || flowsSeen < 1000 {
 		t.Error("too little was compared")
 	}
 }
