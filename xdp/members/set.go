@@ -44,13 +44,12 @@ type Set struct {
 	freeEntries, oldEntries []uint32
 	usedLines, usedEntries  uint32 // never used from here on
 
-	fresh []netip.Prefix // added since the last grace period
-	flood bool           // more than mostFresh were
+	fresh []netip.Prefix // added since the last grace period, without those behind the first mostFresh+1
 
 	stored func() // for tests: called after each store
 }
 
-// mostFresh bounds the search for an overlap, so that a removal is quick.
+// mostFresh bounds the search for an overlap, so that a removal is quick. Beyond it, any element may overlap a new one.
 const mostFresh = 1024
 
 // sixteen is the part of the set behind 16 bits of IPv4.
@@ -120,11 +119,9 @@ func (s *Set) note(p netip.Prefix) {
 	} else {
 		s.n6++
 	}
-	if len(s.fresh) == mostFresh {
-		s.flood = true
-		return
+	if len(s.fresh) <= mostFresh {
+		s.fresh = append(s.fresh, p)
 	}
-	s.fresh = append(s.fresh, p)
 }
 
 // Remove removes an element. It returns false if the set does not have it. What other elements cover stays.
@@ -151,7 +148,7 @@ func (s *Set) Remove(p netip.Prefix) (bool, error) {
 }
 
 func (s *Set) overlapsFresh(p netip.Prefix) bool {
-	if s.flood {
+	if len(s.fresh) > mostFresh {
 		return true
 	}
 	for _, f := range s.fresh {
@@ -165,7 +162,6 @@ func (s *Set) overlapsFresh(p netip.Prefix) bool {
 // Reclaim frees the memory of removed elements. The caller has waited for a grace period since the last change.
 func (s *Set) Reclaim() {
 	s.fresh = s.fresh[:0]
-	s.flood = false
 	s.freeLines = append(s.freeLines, s.oldLines...)
 	s.oldLines = s.oldLines[:0]
 	s.freeEntries = append(s.freeEntries, s.oldEntries...)

@@ -49,8 +49,7 @@ func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp
 }
 
 // compile turns a flow into rules of package xdp: one for each alternative of its sets, and for each of its families. All of
-// them count in one counter, at one place in the order. port returns the number by which the
-// programs know an interface.
+// them count in one counter, at one place in the order. port returns the number by which the programs know an interface.
 func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
 	if err := f.Match.Validate(); err != nil {
 		return nil, fmt.Errorf("compiling match: %w", err)
@@ -260,21 +259,11 @@ func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 			binary.BigEndian.PutUint32(mask.Tunnel[:], s.Tag.Mask)
 		}
 	}
-	if a := m.AH; a != nil {
-		k.Proto, mask.Proto = flow.ProtoAH, 0xff
-		if a.SPI.Mask != 0 {
-			setFlag(k, mask, xdp.FlagL4, true)
-			binary.BigEndian.PutUint32(k.L4[:], a.SPI.Value)
-			binary.BigEndian.PutUint32(mask.L4[:], a.SPI.Mask)
-		}
+	if m.AH != nil {
+		ipsec(k, mask, flow.ProtoAH, m.AH.SPI)
 	}
-	if e := m.ESP; e != nil {
-		k.Proto, mask.Proto = flow.ProtoESP, 0xff
-		if e.SPI.Mask != 0 {
-			setFlag(k, mask, xdp.FlagL4, true)
-			binary.BigEndian.PutUint32(k.L4[:], e.SPI.Value)
-			binary.BigEndian.PutUint32(mask.L4[:], e.SPI.Mask)
-		}
+	if m.ESP != nil {
+		ipsec(k, mask, flow.ProtoESP, m.ESP.SPI)
 	}
 	if i := m.ICMP; i != nil {
 		k.Proto, mask.Proto = flow.ProtoICMP, 0xff
@@ -311,6 +300,17 @@ func arp(k, mask *xdp.Headers, a *flow.ARP) {
 	copy(mask.Addr[0:4], a.Sender.Mask[:])
 	copy(k.Addr[4:8], a.Target.Addr[:])
 	copy(mask.Addr[4:8], a.Target.Mask[:])
+}
+
+// ipsec fills the protocol of AH or ESP and its SPI.
+func ipsec(k, mask *xdp.Headers, protocol uint8, spi flow.Masked[uint32]) {
+	k.Proto, mask.Proto = protocol, 0xff
+	if spi.Mask == 0 {
+		return
+	}
+	setFlag(k, mask, xdp.FlagL4, true)
+	binary.BigEndian.PutUint32(k.L4[:], spi.Value)
+	binary.BigEndian.PutUint32(mask.L4[:], spi.Mask)
 }
 
 func ipv4(k, mask *xdp.Headers, ip *flow.IPv4) {
