@@ -175,16 +175,16 @@ func (f *field) complement(spans []span) []span {
 	return append(out, span{from, whole(f.bits)})
 }
 
-// prefixes yields the fewest masked values that cover a span. Each is an aligned power of two. The span of all numbers
-// becomes its two halves: one mask of 0 would also match packets without the field.
-func (f *field) prefixes(s span) func(yield func(Value) bool) {
+// prefixes yields the fewest masked values of a width that cover a span, in ascending order. Each is an aligned power of two. The
+// span of all numbers becomes its two halves: one mask of 0 would also match packets without the field.
+func prefixes(width int, s span) func(yield func(Value) bool) {
 	return func(yield func(Value) bool) {
 		for at := s.first; ; {
-			size := min(at.trailingZeros(), f.bits-1)
+			size := min(at.trailingZeros(), width-1)
 			for size > 0 && at.or(whole(size)).Compare(s.last) > 0 {
 				size--
 			}
-			if !yield(Value{Value: at, Mask: whole(f.bits).andNot(whole(size))}) {
+			if !yield(Value{Value: at, Mask: whole(width).andNot(whole(size))}) {
 				return
 			}
 			end := at.or(whole(size))
@@ -220,7 +220,7 @@ func (f *field) pieces(c *Choice, most int) (out []Value, ok bool) {
 		return out, len(out) <= most
 	}
 	for _, s := range set.spans {
-		for v := range f.prefixes(s) {
+		for v := range prefixes(f.bits, s) {
 			if out = append(out, v); len(out) > most {
 				return nil, false
 			}
@@ -234,13 +234,13 @@ func (f *field) pieces(c *Choice, most int) (out []Value, ok bool) {
 func (f *field) disjoint(s valueSet, not bool, most int) (out []Value, ok bool) {
 	masks := slices.Clone(s.masks)
 	for _, r := range s.spans {
-		for v := range f.prefixes(r) {
+		for v := range prefixes(f.bits, r) {
 			masks = append(masks, v)
 		}
 	}
 	work := 0
 	if not {
-		out = slices.Collect(f.prefixes(span{last: whole(f.bits)}))
+		out = slices.Collect(prefixes(f.bits, span{last: whole(f.bits)}))
 		for _, m := range masks {
 			work += len(out)
 			if out = f.cut(out, m); len(out) > most || work > most*most {
@@ -333,7 +333,7 @@ func (f *field) meetMasks(masks []Value, other valueSet) bool {
 			}
 		}
 		for _, s := range other.spans {
-			if first, ok := f.firstFrom(s.first, m); ok && first.Compare(s.last) <= 0 {
+			if first, ok := firstFrom(f.bits, s.first, m); ok && first.Compare(s.last) <= 0 {
 				return true
 			}
 		}
@@ -341,17 +341,17 @@ func (f *field) meetMasks(masks []Value, other valueSet) bool {
 	return false
 }
 
-// firstFrom returns the smallest number n >= from with n&mask == value, if there is one.
-func (f *field) firstFrom(from Number, m Value) (Number, bool) {
+// firstFrom returns the smallest number n >= from of a width with n&mask == value, if there is one.
+func firstFrom(width int, from Number, m Value) (Number, bool) {
 	if from.and(m.Mask) == m.Value {
 		return from, true
 	}
 	// A number above from agrees with it down to some bit, where it has 1 and from has 0. The lower that bit, the smaller the
 	// number. The bits below are as small as the mask allows.
-	for bit := range f.bits {
+	for bit := range width {
 		one := power(bit)
 		below := whole(bit)
-		above := whole(f.bits).andNot(below.or(one))
+		above := whole(width).andNot(below.or(one))
 		if !from.and(one).isZero() || !m.Mask.and(one).isZero() && m.Value.and(one).isZero() ||
 			!from.xor(m.Value).and(m.Mask).and(above).isZero() {
 			continue

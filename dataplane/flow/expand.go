@@ -3,7 +3,6 @@ package flow
 import (
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 )
 
@@ -95,17 +94,10 @@ func (m *Match) ports() []*Port {
 	return all
 }
 
-// masks returns the fewest masked values that cover a range, in ascending order. Each is an aligned power of two.
-func (p Port) masks() []Port {
-	if p.Value == 0 && p.Last == 0xffff {
-		// A single mask of 0 would also match packets without ports, such as later fragments.
-		return []Port{{Value: 0, Mask: 0x8000}, {Value: 0x8000, Mask: 0x8000}}
-	}
-	var out []Port
-	for lo, hi := uint32(p.Value), uint32(p.Last); lo <= hi; {
-		size := uint32(1) << min(bits.TrailingZeros32(lo|1<<16), bits.Len32(hi-lo+1)-1)
-		out = append(out, Port{Value: uint16(lo), Mask: ^uint16(size - 1)})
-		lo += size
+// masks returns the fewest masked values that cover a range.
+func (p Port) masks() (out []Port) {
+	for v := range prefixes(16, span{Number{Lo: uint64(p.Value)}, Number{Lo: uint64(p.Last)}}) {
+		out = append(out, Port{Value: uint16(v.Value.Lo), Mask: uint16(v.Mask.Lo)})
 	}
 	return out
 }

@@ -238,26 +238,9 @@ func bothPorts(a, b Port) bool {
 	case a.Last != 0:
 		a, b = b, a
 	}
-	first, ok := firstFrom(b.Value, a.Value, a.Mask)
-	return ok && first <= b.Last
-}
-
-// firstFrom returns the smallest number n >= lo with n&mask == value, if there is one.
-func firstFrom(lo, value, mask uint16) (uint16, bool) {
-	if lo&mask == value {
-		return lo, true
-	}
-	// A number above lo agrees with lo down to some bit, where it has 1 and lo has 0. The lower that bit, the smaller the
-	// number. The bits below are as small as the mask allows.
-	for bit := range 16 {
-		one := uint16(1) << bit
-		above := ^(one<<1 - 1)
-		if lo&one != 0 || mask&one != 0 && value&one == 0 || (lo^value)&mask&above != 0 {
-			continue
-		}
-		return lo&above | one | value&(one-1), true
-	}
-	return 0, false
+	masked := Value{Value: Number{Lo: uint64(a.Value)}, Mask: Number{Lo: uint64(a.Mask)}}
+	first, ok := firstFrom(16, Number{Lo: uint64(b.Value)}, masked)
+	return ok && first.Lo <= uint64(b.Last)
 }
 
 // meetChoices compares each field for which one of the matches has a choice, where the other one asks for the field too.
