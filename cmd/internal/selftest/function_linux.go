@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -285,7 +286,7 @@ func (l *listener) settled(ctx context.Context, quiet time.Duration) (map[int]pa
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.seen, nil // read changes it no more: the frames have the number of this test
+		return maps.Clone(l.seen), nil // a late frame still changes the map
 	}
 }
 
