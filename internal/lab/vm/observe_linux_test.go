@@ -20,7 +20,6 @@ var observeModules = []string{
 // No program of flowtally, in any mode, harms traffic that the kernel handles in other buffers than those
 // of plain packets, and the counts are exact.
 func TestTrafficIsUnharmedOnTheNewestKernel(t *testing.T) {
-	onlyLong(t)
 	observe(t, newest)
 }
 
@@ -28,7 +27,6 @@ func TestTrafficIsUnharmedOnTheNewestKernel(t *testing.T) {
 func TestTrafficIsUnharmedOnLinux61(t *testing.T) { observe(t, linux61) }
 
 func TestTrafficIsUnharmedOnLinux612(t *testing.T) {
-	onlyLong(t)
 	observe(t, linux612)
 }
 
@@ -64,7 +62,6 @@ func TestEmptyGenericXDPOnTheNewestKernel(t *testing.T) {
 
 func harm(t *testing.T, kernel line) (res *Result, console string, err error) {
 	t.Helper()
-	onlyLong(t)
 	b := newBoot(t, kernel, observeModules...)
 	b.cpus = 1 // as for observe
 	bin := b.compile(t, "guest", "./internal/lab/vm/guest", "TestTrafficPassesUnharmedAndIsCounted")

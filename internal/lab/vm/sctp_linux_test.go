@@ -35,7 +35,6 @@ func TestPullOnTheNewestKernel(t *testing.T) {
 // crashed.
 func pulled(t *testing.T, kernel line) (console string, crash error) {
 	t.Helper()
-	onlyLong(t)
 	b := newBoot(t, kernel, "veth", "sctp")
 	b.cpus = 1
 	const test = "TestSCTPLeavesWhole"
