@@ -16,7 +16,9 @@ ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,F
 PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=rules 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 # Those of them that take longest. They start first, so that none is left alone at the end.
 LONGEST = ./dataplane/engine ./cmd/internal/cli ./dataplane/engine/xdp ./xdp ./shm/include ./ibv/ibvtest ./internal/bench/xdprows ./internal/lab/fence ./shm ./internal/lab/e2e
-# Those of them in which an ordinary user shows more than root does: which files and sockets the user may not have.
+# The same of the packages that need no privilege.
+LONGEST_OF_USER = ./dataplane/engine/model ./xdp/tree ./internal/memorder
+# Those of PRIVILEGED in which an ordinary user shows more than root does: which files and sockets the user may not have.
 ALSO_AS_USER = ./internal/lab/archive ./internal/trust
 SECONDS_OF_DEMO ?= 5
 # The release of rdma-core of demo-rdma, such as 65.0; empty: the one of this distribution.
@@ -188,7 +190,7 @@ test-user: ## the tests that need no privilege; a test is skipped, with the reas
 # The part of test-user that test-root does not run: make test tests each thing once.
 test-beside-root:
 	@.ci/need cc c++ pkg-config python3 rdma-headers
-	$(SOFT) $(GOTEST) -count=1 -timeout=10m -vet=off $(ALSO_AS_USER) $$($(GO) list ./... | grep -vxFf <($(GO) list ./internal/rules $(PRIVILEGED)))
+	$(SOFT) $(GOTEST) -count=1 -timeout=10m -vet=off -p=3 $(LONGEST_OF_USER) $(ALSO_AS_USER) $$($(GO) list ./... | grep -vxFf <($(GO) list ./internal/rules $(PRIVILEGED)))
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)

@@ -38,16 +38,26 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 		h := newFakeHost("eth0")
 		b := openFake(t, h, "eth0")
 		flows := make(map[string]backend.Placed)
-		winner := make(map[*fakeBulk]map[int]backend.Placed) // by slot
+		winner := make(map[*fakeBulk]map[int]*backend.Placed) // by slot
+		overlap := make(map[[2]string]bool)                  // of two flows by their names, each of which stands for one flow
+		overlaps := func(x, y *backend.Placed) bool {
+			both := [2]string{x.Name, y.Name}
+			o, known := overlap[both]
+			if !known {
+				o = flow.Overlap(&x.Flow, &y.Flow)
+				overlap[both] = o
+			}
+			return o
+		}
 		h.nic(0).onRule = func(rules []*fakeRule) {
 			for i, r := range rules {
 				most = max(most, r.level)
 				for _, q := range rules[:i] {
 					x, y := winner[r.bulk][r.slot], winner[q.bulk][q.slot]
-					if x.Name == "" || y.Name == "" || x.Name == y.Name || !flow.Overlap(&x.Flow, &y.Flow) {
+					if x == nil || y == nil || x.Name == y.Name || !overlaps(x, y) {
 						continue
 					}
-					if (backend.ByPrecedence(x, y) < 0) != (r.level < q.level) || r.level == q.level {
+					if (backend.ByPrecedence(*x, *y) < 0) != (r.level < q.level) || r.level == q.level {
 						t.Errorf("%s (priority %d, level %d) and %s (priority %d, level %d)", x.Match, x.Priority, r.level, y.Match, y.Priority, q.level)
 					}
 				}
@@ -78,9 +88,9 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 			x.devices = []*deviceFlow{p}
 			bulk := p.pool.bulk.(*fakeBulk)
 			if winner[bulk] == nil {
-				winner[bulk] = make(map[int]backend.Placed)
+				winner[bulk] = make(map[int]*backend.Placed)
 			}
-			winner[bulk][p.slot] = f
+			winner[bulk][p.slot] = &f
 			if err = b.devices[0].startRules(p); err == nil {
 				err = b.startReading([]*entry{x})
 				b.assignIDs([]*entry{x})
@@ -94,6 +104,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		h.nic(0).onRule = nil // Close, at the end of the test, removes the rules in no order
 		if t.Failed() {
 			return
 		}

@@ -44,7 +44,7 @@ var bounds = map[string]float64{
 	"xdp.hand.match":               1.5,
 	"xdp.hand.miss":                1.5,
 	"xdp.hand.arp":                 1.5,
-	"xdp.one":                      1.4,
+	"xdp.one":                      0,
 	"xdp.exact.64k.hot":            0.8,
 	"xdp.exact.64k.spread":         0.5,
 	"xdp.smp":                      1.1,

@@ -86,7 +86,7 @@ func openLinear(generate func() input) opener {
 	return lazily(func() opener {
 		in := generate()
 		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
-			if err := s.fillLinear(in.rules); err != nil {
+			if err := s.fillLinear(inLinear(in.rules)); err != nil {
 				return nil, err
 			}
 			return &bench.Sides{

@@ -26,7 +26,7 @@ func TestMatchersCountForTheFirstRuleThatMatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.close()
-			if err := s.fillLinear(rules); err != nil {
+			if err := s.fillLinear(inLinear(rules)); err != nil {
 				t.Fatal(err)
 			}
 			want := make([]uint64, len(rules))

@@ -18,15 +18,7 @@ func openWorst(generate func() worstInput) opener {
 		in := generate()
 		return func(context.Context, bench.Env) (*bench.Sides, error) {
 			return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-				m, err := xdp.NewModel(in.list(), 1<<16, 0, true)
-				if err != nil {
-					return nil, err
-				}
-				p, steps := worstPacket(m, in.start())
-				if bound := m.Worst()[classIPv4].Steps(); steps > bound {
-					return nil, fmt.Errorf("a packet touches %d nodes and rules, and the bound is %d", steps, bound)
-				}
-				s, err := openRules(open, in.list(), p.Frame())
+				s, _, err := in.open(open)
 				if err != nil {
 					return nil, err
 				}
@@ -39,6 +31,52 @@ func openWorst(generate func() worstInput) opener {
 			})
 		}
 	})
+}
+
+// openWorstChosen measures the cost above the empty program of the worst packet of rules that somebody chose, against the
+// linear matcher that compares the same packet, as UDP, with each of the rules, and finds none.
+func openWorstChosen(generate func() worstInput) opener {
+	return lazily(func() opener {
+		in := generate()
+		return func(context.Context, bench.Env) (*bench.Sides, error) {
+			return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+				s, p, err := in.open(open)
+				if err != nil {
+					return nil, err
+				}
+				if err := s.loadTrace([]classbench.Packet{p}); err != nil {
+					return nil, err
+				}
+				open.Add(func() error { s.trace.Close(); return nil })
+				if err := s.fillLinear(scatteredInLinear(in.scattered)); err != nil {
+					return nil, err
+				}
+				unmatched := p
+				unmatched.Proto = 17
+				return &bench.Sides{
+					Ours:  s.hot("flowtally_xdp"),
+					Base:  s.hot("bench_empty"),
+					Ref:   repeated(s.trace.Programs["trace_linear"], unmatched.Frame()),
+					N:     worstRuns,
+					Turns: 4,
+				}, nil
+			})
+		}
+	})
+}
+
+// open opens the set with the worst packet that a search finds.
+func (in worstInput) open(open *bench.Closers) (*set, classbench.Packet, error) {
+	m, err := xdp.NewModel(in.list(), 1<<16, 0, true)
+	if err != nil {
+		return nil, classbench.Packet{}, err
+	}
+	p, steps := worstPacket(m, in.start())
+	if bound := m.Worst()[classIPv4].Steps(); steps > bound {
+		return nil, p, fmt.Errorf("a packet touches %d nodes and rules, and the bound is %d", steps, bound)
+	}
+	s, err := openRules(open, in.list(), p.Frame())
+	return s, p, err
 }
 
 // worstRuns of a program in one system call: a packet takes up to 10 µs.
