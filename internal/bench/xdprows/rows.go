@@ -314,7 +314,7 @@ func worstRows(seeded string) []bench.Row {
 		}
 	}
 	chosen := func(name, set string, generate func() worstInput) bench.Row {
-		r := row(name, set+" that somebody chose to be slow, without `xdp.worst_cost`", 5, generate)
+		r := row(name, set+" that somebody chose to be slow, without `xdp.worst_cost`", 3, generate)
 		r.Ref = "linear matcher in BPF, a packet that no rule matches, above empty" + seeded
 		r.Open = openWorstChosen(generate)
 		return r
