@@ -39,7 +39,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 		b := openFake(t, h, "eth0")
 		flows := make(map[string]backend.Placed)
 		winner := make(map[*fakeBulk]map[int]*backend.Placed) // by slot
-		overlap := make(map[[2]string]bool)                  // of two flows by their names, each of which stands for one flow
+		overlap := make(map[[2]string]bool)                   // of two flows by their names, each of which stands for one flow
 		overlaps := func(x, y *backend.Placed) bool {
 			both := [2]string{x.Name, y.Name}
 			o, known := overlap[both]
