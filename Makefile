@@ -70,6 +70,9 @@ RACE_LEAVES ?= ./shm ./dataplane/engine ./dataplane/engine/xdp
 LONG = FLOWTALLY_SCAN_ROUNDS=600 FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
 
+# The tests that test-emulated leaves to .ci/nightly: a writer that is killed, or one goroutine, needs no order of memory.
+EMULATED_SKIP ?= ^TestWriterKilledAtAnyStepLeavesAWholeMirror$$|^TestAKilledExchangeIsFinished$$|^TestMirrorBehavesAsAMapThroughTakeovers$$|^TestReaderSurvivesRandomEdits$$
+
 .PHONY: help build programs install uninstall package test-package container demo announce-demo demo-rdma check test test-user test-beside-root test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases test-judges generate generate-check lint bench bench-program bench-short fuzz clean
 
 help: ## list the targets
@@ -207,9 +210,9 @@ test-cross: ## check the types of everything, tests included, for the other supp
 	$(GO) vet -tags releases,$(TAGS) ./ibv ./internal/lab/rdmacore ./examples/own-queue-pair
 	$(GO) run ./internal/typecheck darwin/arm64 linux/arm64
 
-test-emulated: ## the tests of shm in their short form, compiled for arm64, under qemu-aarch64
+test-emulated: ## the tests of shm in their short form, compiled for arm64, under qemu-aarch64; EMULATED_SKIP= for all
 	@.ci/need qemu-aarch64
-	$(GOTEST) -count=1 -tags=emulated,$(TAGS) -run=TestAllTestsPassOnAnEmulatedArm64 -timeout=20m ./shm
+	FLOWTALLY_EMULATED_SKIP='$(EMULATED_SKIP)' $(GOTEST) -count=1 -tags=emulated,$(TAGS) -run=TestAllTestsPassOnAnEmulatedArm64 -timeout=20m ./shm
 
 # The kernel's words of the model are plain, as a packet's are: package model is not among them.
 test-race: ## the race detector over the packages that share memory between goroutines; RACE_LEAVES= for all
