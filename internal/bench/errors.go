@@ -19,4 +19,7 @@ var (
 
 	// errNoise: the rounds differ too much to mean anything.
 	errNoise = errors.New("noise")
+
+	// errLate: the row's time ended before its rounds did.
+	errLate = errors.New("row took too long")
 )

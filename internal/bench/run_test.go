@@ -421,6 +421,30 @@ func TestRunBoundsARowInTime(t *testing.T) {
 	}
 }
 
+func TestTheSecondHalfOfARowsTimeIsForAnOpenVerdict(t *testing.T) {
+	for _, tt := range []struct {
+		bound float64
+		want  time.Duration
+	}{{2, 20 * time.Second}, {1, 40 * time.Second}, {0, 40 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := func(context.Context, int) (float64, error) {
+				time.Sleep(10 * time.Millisecond)
+				return 1, nil
+			}
+			start := time.Now()
+			r := (&runner{
+				Options: Options{Rounds: 1_000_000, Openings: 1, Attempts: 1, RowTime: 40 * time.Second},
+			}).row(t.Context(), row(tt.bound, Sides{Ours: slow, Ref: slow, N: 1}))
+			if took := time.Since(start); took < tt.want || took > tt.want+time.Second {
+				t.Errorf("bound %v: it took %v, want %v", tt.bound, took, tt.want)
+			}
+			if r.Ratio == nil || *r.Ratio != 1 || !r.Noisy || (tt.bound == 2) != (r.Pass != nil) {
+				t.Errorf("bound %v: got %+v, want the ratio 1, and a verdict for the bound 2", tt.bound, r)
+			}
+		})
+	}
+}
+
 func TestFillMatchesTheRoundTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // sleeps are as long as asked there
 		const each, round = 50 * time.Microsecond, 20 * time.Millisecond

@@ -12,19 +12,20 @@ import (
 
 var openOne, openHot, openSpread, openSMP, openExtensions = unsupported, unsupported, unsupported, unsupported, unsupported
 
-func openMaskedHot(int, int) opener      { return unsupported }
-func openMaskedSpread(int, int) opener   { return unsupported }
-func openRanges() opener                 { return unsupported }
-func openWorst(func() worstInput) opener { return unsupported }
-func openAlone(func() input) opener      { return unsupported }
-func openLinear(func() input) opener     { return unsupported }
-func openUpdate(int, int, int) opener    { return unsupported }
-func openLoad(int, int) opener           { return unsupported }
-func openHand([]byte) opener             { return unsupported }
-func openLPM(int) opener                 { return unsupported }
-func openMemberChange(int, int) opener   { return unsupported }
-func openMemberLoad(int) opener          { return unsupported }
-func openOther(int, int, []byte) opener  { return unsupported }
+func openMaskedHot(int, int) opener            { return unsupported }
+func openMaskedSpread(int, int) opener         { return unsupported }
+func openRanges() opener                       { return unsupported }
+func openWorst(func() worstInput) opener       { return unsupported }
+func openWorstChosen(func() worstInput) opener { return unsupported }
+func openAlone(func() input) opener            { return unsupported }
+func openLinear(func() input) opener           { return unsupported }
+func openUpdate(int, int, int) opener          { return unsupported }
+func openLoad(int, int) opener                 { return unsupported }
+func openHand([]byte) opener                   { return unsupported }
+func openLPM(int) opener                       { return unsupported }
+func openMemberChange(int, int) opener         { return unsupported }
+func openMemberLoad(int) opener                { return unsupported }
+func openOther(int, int, []byte) opener        { return unsupported }
 
 func openMembers(int, memberDraw, string) opener { return unsupported }
 
