@@ -34,7 +34,7 @@ func openUpdate(many, few, masks int) opener {
 				Ours:      ours,
 				Ref:       ref,
 				N:         8,
-				Paced:     true,
+				Turns:     4,
 				MaxSpread: 0.5,
 			}, nil
 		})

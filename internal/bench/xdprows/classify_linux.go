@@ -29,34 +29,54 @@ func openSet(open *bench.Closers, rules []classbench.Rule, packets []classbench.
 	return s, err
 }
 
-// openMaskedHot runs the whole program over one packet of n rules over so many masks.
+// openMaskedHot compares the cost of one packet of n rules over so many masks with that of one lookup in a BPF hash, both
+// above the empty program.
 func openMaskedHot(n, masks int) opener {
 	return lazily(func() opener {
 		rules := classbench.Masked(n, masks, seed)
-		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
+		return besideHash(rules, classbench.Points(rules, 1, seed), func(s *set, hash *rig) *bench.Sides {
 			return &bench.Sides{
 				Ours:  s.hot("flowtally_xdp"),
-				Ref:   s.hot("bench_empty"),
+				Base:  s.hot("bench_empty"),
+				Ref:   hash.side("bench_peer"),
 				N:     runs,
 				Turns: 4,
-			}, nil
+			}
 		})
 	})
 }
 
-// openMaskedSpread runs the whole program over the packets of a trace. The empty program does not make them: the
-// 3 ns of that are on our side.
-func openMaskedSpread(n, masks int) opener {
+// openMaskedSpread is openMaskedHot for the packets of a trace. peer is the program with the lookup, over one flow or over all
+// at random, and empty the empty program of the same packets.
+func openMaskedSpread(n, masks int, peer, empty string) opener {
 	return lazily(func() opener {
 		in := ofMasks(n, masks)
-		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
+		return besideHash(in.rules, in.packets, func(s *set, hash *rig) *bench.Sides {
 			return &bench.Sides{
-				Ours: s.spread(traceOurs),
-				Ref:  s.hot("bench_empty"),
+				Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)),
+				Ref:  bench.Above(hash.side(peer), hash.side(empty)),
 				N:    tracePackets,
-			}, nil
+			}
 		})
 	})
+}
+
+// besideHash is an opener of sides that are made of a set and of 65,536 exact flows in a BPF hash.
+func besideHash(rules []classbench.Rule, packets []classbench.Packet, sides func(*set, *rig) *bench.Sides) opener {
+	return func(context.Context, bench.Env) (*bench.Sides, error) {
+		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+			s, err := openSet(open, rules, packets)
+			if err != nil {
+				return nil, err
+			}
+			peer, err := newRig(1 << 16)
+			if err != nil {
+				return nil, err
+			}
+			open.Add(peer.close)
+			return sides(s, peer), nil
+		})
+	}
 }
 
 // openRanges compares rules with random ranges of ports with rules that have the same addresses and no ranges.

@@ -13,7 +13,6 @@ import (
 var openOne, openHot, openSpread, openSMP, openExtensions = unsupported, unsupported, unsupported, unsupported, unsupported
 
 func openMaskedHot(int, int) opener            { return unsupported }
-func openMaskedSpread(int, int) opener         { return unsupported }
 func openRanges() opener                       { return unsupported }
 func openWorst(func() worstInput) opener       { return unsupported }
 func openWorstChosen(func() worstInput) opener { return unsupported }
@@ -26,6 +25,8 @@ func openLPM(int) opener                       { return unsupported }
 func openMemberChange(int, int) opener         { return unsupported }
 func openMemberLoad(int) opener                { return unsupported }
 func openOther(int, int, []byte) opener        { return unsupported }
+
+func openMaskedSpread(int, int, string, string) opener { return unsupported }
 
 func openMembers(int, memberDraw, string) opener { return unsupported }
 
