@@ -10,6 +10,7 @@ import (
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/rowtest"
+	"github.com/flowtally/flowtally/internal/lab/classbench"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -70,7 +71,7 @@ func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
 	need.CPUs(t, 2)
 	rows := slices.DeleteFunc(Rows(), func(r bench.Row) bool {
-		long := strings.HasSuffix(r.Name, ".10k") && (strings.HasPrefix(r.Name, "xdp.classbench.") || strings.HasPrefix(r.Name, "xdp.worst.")) || strings.Contains(r.Name, ".16k") || strings.HasPrefix(r.Name, "xdp.set.") // the same code as others
+		long := strings.HasSuffix(r.Name, ".10k") && (strings.HasPrefix(r.Name, "xdp.classbench.") || strings.HasPrefix(r.Name, "xdp.worst.")) || strings.Contains(r.Name, ".16k") || strings.HasPrefix(r.Name, "xdp.set.") || strings.HasSuffix(r.Name, ".3k") // the same code as others
 		return r.Peers != "" || long
 	})
 	rows = rowtest.NotInBenchShort(t, rows)
@@ -90,15 +91,30 @@ func TestRowsAreMeasured(t *testing.T) {
 // TestSetsOfPrefixesAreMeasured opens the sides of the rows about sets over fewer elements.
 func TestSetsOfPrefixesAreMeasured(t *testing.T) {
 	need.BPF(t)
-	cpus, err := bench.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	rows := map[string]opener{"change": openMemberChange(2000, 100), "load": openMemberLoad(2000)}
 	for name, draw := range memberSets() {
 		for _, kind := range kinds {
 			rows[name+"."+kind] = openMembers(2000, draw, kind)
 		}
+	}
+	measure(t, rows)
+}
+
+// TestChosenSetsAreMeasured opens the sides of the rows about sets that somebody chose, of fewer rules.
+func TestChosenSetsAreMeasured(t *testing.T) {
+	need.BPF(t)
+	measure(t, map[string]opener{
+		"few bits": openWorstChosen(func() worstInput { return worstInput{scattered: classbench.FewBits(300, seed)} }),
+		"nested":   openWorstChosen(func() worstInput { return worstInput{scattered: classbench.Nested(300)} }),
+	})
+}
+
+// measure runs the sides of rows once.
+func measure(t *testing.T, rows map[string]opener) {
+	t.Helper()
+	cpus, err := bench.CPUs()
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, open := range rows {
 		sides, err := open(t.Context(), bench.Env{})
