@@ -112,8 +112,8 @@ func (l line) unpack(t *testing.T, cache archive.Cache) []string {
 // alone: the kernel of the host is a new one.
 func newBoot(t *testing.T, kernel line, modules ...string) *boot {
 	t.Helper()
-	if kernel.long && testing.Short() {
-		t.Skip("left to the long form, which .ci/nightly runs")
+	if kernel.long {
+		onlyLong(t)
 	}
 	need.Tool(t, QEMU, "apt-get", "apt-cache", "dpkg-deb", "xz", "go", "cc")
 	b := &boot{image: NewImage()}
@@ -140,6 +140,14 @@ func newBoot(t *testing.T, kernel line, modules ...string) *boot {
 	b.image.File(filepath.Join(b.bin, "init"), "/init", 0o755)
 	b.roots = []string{"/"}
 	return b
+}
+
+// onlyLong leaves a test to the long form.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left to the long form, which .ci/nightly runs")
+	}
 }
 
 func (b *boot) fetch(t *testing.T, pkg string) string {

@@ -22,6 +22,7 @@ func TestCountsInADispatcherOnLinux612(t *testing.T) {
 // TestCountsInADispatcherOnLinux61 is TestCountsInADispatcherOnLinux612 on the oldest supported kernel, which has no
 // TCX to move to.
 func TestCountsInADispatcherOnLinux61(t *testing.T) {
+	onlyLong(t) // make test-root has the dispatcher on the kernel of the host
 	b := newBoot(t, linux61, "veth")
 	b.xdpTools(t)
 	b.cpus = 1 // QEMU's emulation of a second one runs code for a moment longer that the kernel has patched, as it does for XDP
