@@ -125,13 +125,9 @@ func (d *DevX) AllocPD() (*PD, error) {
 }
 
 // createObject makes an object of firmware by a command, and decodes its output.
-func (d *DevX) createObject(name string, size int, in, out prmStruct) (handle, error) {
-	cmd, err := encodePRM(nil, size, in)
-	if err != nil {
-		return 0, fmt.Errorf("%s: encoding %s: %w", d.device, name, err)
-	}
+func (d *DevX) createObject(name string, in []byte, out prmStruct) (handle, error) {
 	answer := make([]byte, prmOutSize)
-	h, errno := d.m.createObject(d.h, cmd, answer)
+	h, errno := d.m.createObject(d.h, in, answer)
 	if err := d.commandErr("mlx5dv_devx_obj_create ("+name+")", errno, answer); err != nil {
 		if h != 0 {
 			d.m.destroyObject(h) // libmlx5 made its own object, although firmware refused

@@ -99,12 +99,17 @@ func (d *DevX) CreateQP(pd *PD, o DevXQPOptions) (*DevXQP, error) {
 		if errno != 0 {
 			return 0, d.ctx.err("mlx5dv_init_obj", errno)
 		}
-		var out queueOut
-		h, err := d.createObject("CREATE_QP", createQueueInSize, &createQPIn{
+		in, err := encodePRM(nil, createQPInSize, &createQPIn{
 			PD: pdn, LogRQ: uint8(logRQ), LogSQ: uint8(logSQ), UARPage: o.UAR.page,
 			SendCQ: o.SendCQ.cqn, RecvCQ: o.RecvCQ.cqn, WQUMEM: umem.id,
 			DBRUMEM: umem.id, DBROffset: uint64(rqBytes + sqBytes),
-		}, &out)
+		})
+		if err != nil {
+			return 0, fmt.Errorf("%s: encoding CREATE_QP: %w", d.device, err)
+		}
+
+		var out queueOut
+		h, err := d.createObject("CREATE_QP", in, &out)
 		q.number = out.Number
 		return h, err
 	}, &d.object, &pd.object, &o.SendCQ.object, &o.RecvCQ.object, &o.UAR.object, &umem.object)

@@ -268,7 +268,7 @@ func refusalsOfDevXQueues(t *testing.T) {
 		"no such event queue":     {UMEM: u, Doorbell: 64, UAR: uar, EQN: 200},
 		"a ring beyond the umem":  {UMEM: u, Doorbell: 64, UAR: uar, EQN: eqn, LogSize: 20},
 		"a record beyond the end": {UMEM: u, Doorbell: 4096, UAR: uar, EQN: eqn},
-		"too wide an offset":      {UMEM: u, Doorbell: 64, UAR: uar, EQN: 256},
+		"too high an event queue": {UMEM: u, Doorbell: 64, UAR: uar, EQN: 256},
 	} {
 		if q, err := r.dx.CreateCQ(o); err == nil {
 			t.Errorf("%s: made queue %d", name, q.Number())

@@ -4,7 +4,6 @@ import "math/bits"
 
 // Opcodes of the commands for queues (mlx5_ifc.h, MLX5_CMD_OP_*).
 const (
-	opCreateCQ   = 0x400
 	opCreateQP   = 0x500
 	opRst2InitQP = 0x502
 	opInit2RTRQP = 0x503
@@ -21,14 +20,13 @@ var modifyNames = map[uint16]string{
 
 // Sizes in bytes of the commands' input and output, without a list of pages.
 const (
-	createQueueInSize = 272
-	modifyQPInSize    = 272
-	queryQPOutSize    = 272
+	createQPInSize = 272
+	modifyQPInSize = 272
+	queryQPOutSize = 272
 )
 
 // Bits before the context in the commands, and before the path in the context of a queue pair.
 const (
-	cqcBit  = 0x80
 	qpcBit  = 0xc0
 	pathBit = qpcBit + 0xc0
 )
@@ -42,34 +40,6 @@ type queueOut struct {
 func (q *queueOut) prm(c *prmCodec) {
 	q.prmStatus.prm(c)
 	field(c, "number", 0x48, 0x18, &q.Number)
-}
-
-// createCQIn is struct mlx5_ifc_create_cq_in_bits, with the fields of a queue in a umem.
-type createCQIn struct {
-	CC, OI     bool
-	LogSize    uint8
-	UARPage    uint32
-	EQN        uint32
-	RingUMEM   uint32
-	RingOffset uint64
-	DBRUMEM    uint32
-	DBROffset  uint64
-}
-
-func (q *createCQIn) prm(c *prmCodec) {
-	valid := true
-	prmHeader(c, opCreateCQ, 0)
-	flag(c, "dbr_umem_valid", cqcBit+0x06, &valid)
-	flag(c, "cc", cqcBit+0x0b, &q.CC)
-	flag(c, "oi", cqcBit+0x0e, &q.OI)
-	field(c, "dbr_umem_id", cqcBit+0x20, 0x20, &q.DBRUMEM)
-	field(c, "log_cq_size", cqcBit+0x63, 0x05, &q.LogSize)
-	field(c, "uar_page", cqcBit+0x68, 0x18, &q.UARPage)
-	field(c, "c_eqn", cqcBit+0xb8, 0x08, &q.EQN)
-	field(c, "dbr_addr", cqcBit+0x1c0, 0x40, &q.DBROffset)
-	field(c, "cq_umem_offset", 0x280, 0x40, &q.RingOffset)
-	field(c, "cq_umem_id", 0x2c0, 0x20, &q.RingUMEM)
-	flag(c, "cq_umem_valid", 0x2e0, &valid)
 }
 
 // createQPIn is struct mlx5_ifc_create_qp_in_bits, with the fields of a reliable connection whose queues are in a umem:

@@ -3,6 +3,9 @@ package ibv
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
+	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -86,8 +89,7 @@ func TestPRMFieldsLieWhereTheHeadersHaveThem(t *testing.T) {
 		{"query_flow_counter_in", queryIn, queryFlowCounterInSize, &queryFlowCounterIn{}},
 		{"query_hca_cap_in", capIn, prmInSize, &queryHCACapIn{}},
 		{"traffic_counter", traffic, trafficCounterSize, &FlowCount{}},
-		{"create_cq_in", createCQList, createQueueInSize, &createCQIn{}},
-		{"create_qp_in", createQPList, createQueueInSize, &createQPIn{}},
+		{"create_qp_in", createQPList, createQPInSize, &createQPIn{}},
 		{"rst2init_qp_in", rst2InitIn, modifyQPInSize, &modifyQPIn{opcode: opRst2InitQP}},
 		{"init2rtr_qp_in", init2RTRIn, modifyQPInSize, &modifyQPIn{opcode: opInit2RTRQP}},
 		{"rtr2rts_qp_in", rtr2RTSIn, modifyQPInSize, &modifyQPIn{opcode: opRTR2RTSQP}},
@@ -296,38 +298,76 @@ func TestSmallestSufficientBulkIsAllocated(t *testing.T) {
 	}
 }
 
-// The engine's completion queues are made by CREATE_CQ of this package, a DPU program's by flexio.CreateCQ. Both were written
-// from the same headers, each in its own way.
-func TestCreateCQEqualsTheCommandFromFlexIOAttributes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		bits := func(name string, n int) uint64 { return rapid.Uint64Range(0, 1<<n-1).Draw(t, name) }
-		const heap = 1 << 20
-		q := createCQIn{
-			CC:         rapid.Bool().Draw(t, "cc"),
-			OI:         rapid.Bool().Draw(t, "oi"),
-			LogSize:    uint8(bits("log_cq_size", 4)),
-			UARPage:    uint32(bits("uar_page", 24)),
-			EQN:        uint32(bits("c_eqn", 8)),
-			RingUMEM:   uint32(bits("umem", 24)),
-			RingOffset: bits("ring", 16) << 6,
-			DBROffset:  bits("doorbell", 12) << 3,
-		}
-		q.DBRUMEM = q.RingUMEM
-		got, err := encodePRM(nil, createQueueInSize, &q)
-		if err != nil {
-			t.Fatal(err)
-		}
+// Package flexio has the places of the fields from DPDK's header, the list here has them from rdma-core's.
+func TestCQOptionsSetTheFieldsOfCreateCQ(t *testing.T) {
+	fields, size := columns(t, createCQList)
+	for name, c := range map[string]struct {
+		options DevXCQOptions
+		want    map[string]uint64 // beside those of every queue
+	}{
+		"a ring of one entry": {DevXCQOptions{}, nil},
+		"collapsed":           {DevXCQOptions{Collapsed: true}, map[string]uint64{"cc": 1}},
+		"overrun ignored":     {DevXCQOptions{IgnoreOverrun: true}, map[string]uint64{"oi": 1}},
+		"as many as there are": {DevXCQOptions{LogSize: 31, EQN: 0xff, Ring: 0xffff_ffff_ffff_ffc0, Doorbell: 8184},
+			map[string]uint64{"log_cq_size": 31, "c_eqn": 0xff, "cq_umem_offset": 0xffff_ffff_ffff_ffc0, "dbr_addr": 8184}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.options
+			o.UMEM = &UMEM{id: 0xabcdef01, mem: make([]byte, 8192)}
+			o.UAR = &UAR{page: 0xfedcba}
+			want := map[string]uint64{
+				"opcode": 0x400, "uar_page": 0xfedcba,
+				"dbr_umem_valid": 1, "dbr_umem_id": 0xabcdef01,
+				"cq_umem_valid": 1, "cq_umem_id": 0xabcdef01,
+			}
+			maps.Copy(want, c.want)
 
-		want, err := flexio.CreateCQ(flexio.Values{
-			"log_cq_depth": q.LogSize, "element_type": "none", "uar_id": q.UARPage, "cc": q.CC, "overrun_ignore": q.OI,
-			"cq_dbr_daddr": heap + q.DBROffset,
-			"cq_ring_qmem": flexio.Values{"memtype": "FLEXIO_MEMTYPE_HOST", "umem_id": q.RingUMEM, "humem_offset": q.RingOffset},
-		}, flexio.CQPlacement{EQN: q.EQN, HeapBase: heap, HeapSize: 1 << 24, HeapUMEMID: q.DBRUMEM})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%+v\n%x, from the attributes\n%x", q, got, want)
-		}
-	})
+			in, err := o.command()
+			if err != nil || len(in) != size {
+				t.Fatalf("%d bytes, %v, want %d", len(in), err, size)
+			}
+			set := 0 // bits in the fields of the list
+			for _, f := range fields {
+				var got uint64
+				field(&prmCodec{b: in, mode: prmDecode}, f.name, f.bit, f.width, &got)
+				if got != want[f.name] {
+					t.Errorf("%s is %#x, want %#x", f.name, got, want[f.name])
+				}
+				set += bits.OnesCount64(got)
+			}
+			for _, b := range in {
+				set -= bits.OnesCount8(b)
+			}
+			if set != 0 {
+				t.Errorf("%d bits are set outside of the fields: %x", -set, in)
+			}
+		})
+	}
+}
+
+// The device would write to memory that nobody has given it.
+func TestCQOptionsThatNoQueueCanHaveAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options DevXCQOptions
+		field   string // of reference 004
+	}{
+		{"a record behind the umem", DevXCQOptions{Doorbell: 4096}, "cq_dbr_daddr"},
+		{"a record that ends behind it", DevXCQOptions{Doorbell: 4092}, "cq_dbr_daddr"},
+		{"a record before the umem", DevXCQOptions{Doorbell: 1<<64 - 8}, "cq_dbr_daddr"},
+		{"a record that is not aligned", DevXCQOptions{Doorbell: 60}, "cq_dbr_daddr"},
+		{"a ring that is not aligned", DevXCQOptions{Ring: 32}, "cq_ring_qmem.humem_offset"},
+		{"2^32 entries", DevXCQOptions{LogSize: 32}, "log_cq_depth"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := c.options
+			o.UMEM = &UMEM{mem: make([]byte, 4096)}
+			o.UAR = &UAR{}
+			in, err := o.command()
+			var refused *flexio.AttrError
+			if !errors.As(err, &refused) || refused.Field != c.field || in != nil {
+				t.Errorf("%x, %v, want it against %s", in, err, c.field)
+			}
+		})
+	}
 }

@@ -37,10 +37,10 @@ const opCreateCQ = 0x400 // MLX5_CMD_OP_CREATE_CQ
 // and doorbell record in umems. Pass the 272 bytes to mlx5dv_devx_obj_create. It returns an [AttrError] for each
 // attribute refused by [Validate], and for DPA addresses outside the heap.
 //
-// Note that no queue has been created with this command on a device yet. The bits come from public headers and
-// from a device's own output. But the SDK's library, which is not public, decides which attribute sets which
-// bits, so we inferred a part of this: see docs/flexio.md. no_arm and uar_base_addr are not in the command,
-// because a doorbell arms the CQ after its creation.
+// Package ibv makes the completion queues of the host with it. Note that no device has seen the command yet. The bits
+// come from public headers and from a device's own output. But the SDK's library, which is not public, decides which
+// attribute sets which bits, so we inferred a part of this: see docs/flexio.md. no_arm and uar_base_addr are not in the
+// command, because a doorbell arms the CQ after its creation.
 func CreateCQ(attr Values, p CQPlacement) ([]byte, error) {
 	c := checks{of: cqAttr}
 	a := given{c.check(cqAttr, attr), attr}

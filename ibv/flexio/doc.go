@@ -24,7 +24,7 @@
 // reference's name.
 //
 // [CreateCQ] makes the device's command CREATE_CQ from the attributes of a completion queue. Its context
-// has the bits of mlx5_ifc_cqc_bits.
+// has the bits of mlx5_ifc_cqc_bits. Package ibv sends this command for collapsed queues and their rings.
 //
 // # Counting completions
 //
