@@ -1,5 +1,7 @@
 package ibv
 
+import "sync/atomic"
+
 // CounterDescription is enum ibv_counter_description: the unit of a counter.
 type CounterDescription uint32
 
@@ -27,7 +29,8 @@ const ReadCountersPreferCached ReadFlags = 1
 // [CountSpec].
 type Counters struct {
 	object
-	ctx *Context
+	ctx      *Context
+	attached atomic.Bool // a point is attached; it stays until Close
 }
 
 // CreateCounters makes a counters object whose values are 0.
@@ -44,15 +47,19 @@ func (c *Context) CreateCounters() (*Counters, error) {
 }
 
 // Attach sets what the flows of this object count, and at which index. Call it before creating the first
-// flow: as long as a flow names the object, Attach returns EBUSY. This is the manual's static attach. No
-// provider has any other.
+// flow: CreateFlow refuses Counters without an attached point, and as long as a flow names the object, Attach
+// returns EBUSY. This is the manual's static attach. No provider has any other.
 func (n *Counters) Attach(a CounterAttach) error {
 	if err := n.use(); err != nil {
 		return err
 	}
 	defer n.done()
 
-	return n.ctx.err("ibv_attach_counters_point_flow", n.ctx.v.attachCounters(n.h, a, 0, 0))
+	if errno := n.ctx.v.attachCounters(n.h, a, 0, 0); errno != 0 {
+		return n.ctx.err("ibv_attach_counters_point_flow", errno)
+	}
+	n.attached.Store(true)
+	return nil
 }
 
 // Read fills dst with the values by index. Values beyond the highest attached index are 0. On hardware

@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -54,4 +55,24 @@ func TestRefusedFlowsReturnTheErrnosOfTheKernel(t *testing.T) {
 	if f, err := b.qp.CreateFlow(drops); !errors.Is(err, syscall.EEXIST) {
 		t.Errorf("a flow that drops, beside one with the same match that does not: %v, %v", f, err)
 	}
+}
+
+// libmlx5 refuses the first flow too, but with the counters object locked: the Attach behind it would wait for ever.
+func TestCountersRefusedWithoutAPointCountAfterAttach(t *testing.T) {
+	b := newBench(t, newWire(t))
+	n := b.counters()
+	attr := FlowAttr{Port: 1, Flags: FlowDontTrap, Specs: []Spec{b.toUs(), CountSpec{Counters: n}}}
+
+	_, err := b.qp.CreateFlow(attr)
+	var library *Error
+	if !errors.Is(err, syscall.EINVAL) || errors.As(err, &library) || !strings.Contains(err.Error(), "Counters.Attach") {
+		t.Fatalf("a flow without an attached point: %v, want EINVAL before the library is called, and the next step", err)
+	}
+
+	for _, p := range both {
+		b.check(n.Attach(p))
+	}
+	b.flow(n, b.toUs())
+	b.send(frame100(b), 3)
+	b.wants(n, 3, 300)
 }

@@ -44,6 +44,7 @@ func TestKernelPassesTheSuitesOfRDMACore(t *testing.T) {
 		t.Run("hit and miss", TestCounterCountsHitsAndNoMisses)
 		t.Run("egress", TestEgressFlowCountsOnlySentPackets)
 		t.Run("refusals", TestRefusedFlowsReturnTheErrnosOfTheKernel)
+		t.Run("no attached point", TestCountersRefusedWithoutAPointCountAfterAttach)
 	})
 }
 

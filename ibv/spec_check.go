@@ -207,6 +207,8 @@ func (l *layerCheck) spec(s Spec) refusal {
 		if s.TagID>>24 != 0 {
 			return refusal{syscall.EINVAL, "the tag has 24 bits"}
 		}
+	case CountSpec:
+		return s.refusal()
 	}
 	return refusal{}
 }

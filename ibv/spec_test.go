@@ -17,6 +17,7 @@ import (
 func opened(h handle) *Counters {
 	c := &Counters{}
 	c.h = h
+	c.attached.Store(true)
 	return c
 }
 
@@ -173,6 +174,8 @@ func TestFlowBlobDecodesToTheSameFlow(t *testing.T) {
 
 func TestFlowBlobRefusesFlowsWithoutEncoding(t *testing.T) {
 	count := CountSpec{opened(1)}
+	pointless := &Counters{}
+	pointless.h = 1
 	for _, c := range []struct {
 		name string
 		attr FlowAttr
@@ -183,6 +186,7 @@ func TestFlowBlobRefusesFlowsWithoutEncoding(t *testing.T) {
 		{"nor in one of multicast", FlowAttr{Type: FlowAttrMCDefault, Specs: []Spec{count}}, probe.ErrNotSupported},
 		{"no counters", FlowAttr{Specs: []Spec{CountSpec{}}}, ErrClosed},
 		{"closed counters", FlowAttr{Specs: []Spec{CountSpec{opened(0)}}}, ErrClosed},
+		{"counters without an attached point", FlowAttr{Specs: []Spec{CountSpec{pointless}}}, syscall.EINVAL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := appendFlow(nil, c.attr); !errors.Is(err, c.want) {
@@ -228,6 +232,7 @@ func TestFlowCheckNamesTheBrokenRule(t *testing.T) {
 		{"ten specs", specs(make10(DropSpec{})...), 0},
 		{"eleven", specs(append(make10(DropSpec{}), DropSpec{})...), syscall.EINVAL},
 		{"one COUNT", specs(CountSpec{opened(1)}), 0},
+		{"COUNT without an attached point", specs(CountSpec{&Counters{}}), syscall.EINVAL},
 		{"two COUNT", specs(CountSpec{opened(1)}, CountSpec{opened(1)}), syscall.EINVAL},
 		{"TOS", specs(IPv4ExtSpec{Mask: IPv4ExtFilter{TOS: 1}}), 0},
 		{"TTL", specs(IPv4ExtSpec{Mask: IPv4ExtFilter{TTL: 1}}), syscall.EOPNOTSUPP},
