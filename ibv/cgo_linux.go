@@ -101,6 +101,10 @@ func (v *cVerbs) closeDevice(ctx handle) syscall.Errno {
 	return syscall.Errno(C.ft_close_device(v.t, C.uintptr_t(ctx)))
 }
 
+func (v *cVerbs) sysfsPath(ctx handle) string {
+	return C.GoString(C.ft_ibdev_path(C.uintptr_t(ctx)))
+}
+
 // hostOrder converts a be64 of C into host order.
 func hostOrder(be C.uint64_t) uint64 {
 	var b [8]byte

@@ -33,6 +33,7 @@ type DevXQP struct {
 	uar    *UAR
 	umem   *UMEM
 	number uint32
+	sysfs  string        // the device's directory, where libibverbs found it
 	port   atomic.Uint32 // of the path, since INIT
 
 	mu     sync.Mutex // of the queues
@@ -111,6 +112,7 @@ func (d *DevX) CreateQP(pd *PD, o DevXQPOptions) (*DevXQP, error) {
 		var out queueOut
 		h, err := d.createObject("CREATE_QP", in, &out)
 		q.number = out.Number
+		q.sysfs = d.ctx.v.sysfsPath(d.h)
 		return h, err
 	}, &d.object, &pd.object, &o.SendCQ.object, &o.RecvCQ.object, &o.UAR.object, &umem.object)
 	if err != nil {
@@ -206,7 +208,7 @@ func (q *DevXQP) sourcePort(a *QPAttr, mac [6]byte) (uint16, error) {
 	if mac == ([6]byte{}) {
 		return 0, nil // InfiniBand
 	}
-	kind, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/%d/gid_attrs/types/%d", q.device, a.AH.PortNum, a.AH.GRH.SGIDIndex))
+	kind, err := os.ReadFile(fmt.Sprintf("%s/ports/%d/gid_attrs/types/%d", q.sysfs, a.AH.PortNum, a.AH.GRH.SGIDIndex))
 	if err != nil {
 		return 0, fmt.Errorf("%s: reading the type of GID %d: %w", q.device, a.AH.GRH.SGIDIndex, err)
 	}

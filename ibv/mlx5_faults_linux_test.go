@@ -91,6 +91,122 @@ func TestFailureOfEveryDevXVerbIsNamedAndLeaksNothing(t *testing.T) {
 	}
 }
 
+// everyDevXQueueVerb makes a collapsed completion queue and a queue pair that is its own peer, takes it through all states,
+// and undoes it. The errors are as those of everyDevXVerb.
+func everyDevXQueueVerb(b *bench) (doing, undoing error) {
+	undo := func(o interface{ Close() error }) {
+		if err := o.Close(); err != nil && undoing == nil {
+			undoing = err
+		}
+	}
+	dx, err := b.ctx.DevX()
+	if err != nil {
+		return err, nil
+	}
+	defer undo(dx)
+	pd, err := dx.AllocPD()
+	if err != nil {
+		return err, nil
+	}
+	defer undo(pd)
+	uar, err := dx.AllocUAR()
+	if err != nil {
+		return err, nil
+	}
+	defer undo(uar)
+	eqn, err := dx.QueryEQN(0)
+	if err != nil {
+		return err, nil
+	}
+	umem, err := dx.AllocUMEM(128)
+	if err != nil {
+		return err, nil
+	}
+	defer undo(umem)
+	cq, err := dx.CreateCQ(DevXCQOptions{UMEM: umem, Doorbell: 64, UAR: uar, EQN: eqn, Collapsed: true, IgnoreOverrun: true})
+	if err != nil {
+		return err, nil
+	}
+	defer undo(cq)
+	qp, err := dx.CreateQP(pd, DevXQPOptions{SendCQ: cq, RecvCQ: cq, UAR: uar, MaxSendWR: 1, MaxRecvWR: 1})
+	if err != nil {
+		return err, nil
+	}
+	defer undo(qp)
+
+	gid, err := b.ctx.QueryGID(1, 0)
+	if err != nil {
+		return err, nil
+	}
+	way := AHAttr{IsGlobal: true, PortNum: 1, GRH: GlobalRoute{DGID: gid, HopLimit: 64}}
+	for _, to := range []struct {
+		attr QPAttr
+		mask QPAttrMask
+	}{
+		{QPAttr{State: QPSInit, PortNum: 1, AccessFlags: AccessRemoteWrite}, QPAttrPort | QPAttrPKeyIndex | QPAttrAccessFlags},
+		{QPAttr{State: QPSRTR, PathMTU: MTU4096, DestQPNum: qp.Number(), MaxDestRdAtomic: 1, MinRNRTimer: 12, AH: way},
+			QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer},
+		{QPAttr{State: QPSRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1},
+			QPAttrSQPSN | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRdAtomic},
+		{QPAttr{State: QPSErr}, 0},
+		{QPAttr{State: QPSReset}, 0},
+	} {
+		if err := qp.Modify(to.attr, to.mask|QPAttrState); err != nil {
+			return err, nil
+		}
+	}
+	_, err = qp.Query(QPAttrState)
+	return err, nil
+}
+
+// Each verb and command of a DevX queue fails in turn, where the kernel returns its error. Only mlx5dv_devx_alloc_uar does not:
+// libmlx5 returns the page that it got when the device was opened.
+func TestFailureOfEveryVerbOfDevXQueuesIsNamedAndLeaksNothing(t *testing.T) {
+	wire := newWire(t)
+	for _, c := range []struct {
+		fails  string // a name of the kernel
+		verb   string // the error names it; "": there is no error
+		undoes bool
+	}{
+		{fails: "NOTHING"},
+		{fails: "ALLOC_PD", verb: "ibv_alloc_pd"},
+		{fails: "DEVX_QUERY_EQN", verb: "mlx5dv_devx_query_eqn"},
+		{fails: "DEVX_UMEM_REG", verb: "mlx5dv_devx_umem_reg"},
+		{fails: "DEVX_OBJ_CREATE", verb: "mlx5dv_devx_obj_create (CREATE_CQ)"},
+		{fails: "CREATE_CQ", verb: "mlx5dv_devx_obj_create (CREATE_CQ)"},
+		{fails: "CREATE_QP", verb: "mlx5dv_devx_obj_create (CREATE_QP)"},
+		{fails: "DEVX_OBJ_MODIFY", verb: "mlx5dv_devx_obj_modify (RST2INIT_QP)"},
+		{fails: "RST2INIT_QP", verb: "mlx5dv_devx_obj_modify (RST2INIT_QP)"},
+		{fails: "CREATE_AH", verb: "ibv_create_ah"},
+		{fails: "INIT2RTR_QP", verb: "mlx5dv_devx_obj_modify (INIT2RTR_QP)"},
+		{fails: "RTR2RTS_QP", verb: "mlx5dv_devx_obj_modify (RTR2RTS_QP)"},
+		{fails: "2ERR_QP", verb: "mlx5dv_devx_obj_modify (2ERR_QP)"},
+		{fails: "2RST_QP", verb: "mlx5dv_devx_obj_modify (2RST_QP)"},
+		{fails: "DEVX_OBJ_QUERY", verb: "mlx5dv_devx_obj_query (QUERY_QP)"},
+		{fails: "QUERY_QP", verb: "mlx5dv_devx_obj_query (QUERY_QP)"},
+		{fails: "DEVX_OBJ_DESTROY", verb: "mlx5dv_devx_obj_destroy (DESTROY_QP)", undoes: true},
+		{fails: "DEVX_UMEM_DEREG", verb: "mlx5dv_devx_umem_dereg", undoes: true},
+		{fails: "PD_DESTROY", verb: "ibv_dealloc_pd", undoes: true},
+	} {
+		t.Run(c.fails, func(t *testing.T) {
+			b := newLibrary(t, wire, "", "FAIL", c.fails+"=ENOMEM")
+			b.open()
+			doing, undoing := everyDevXQueueVerb(b)
+			got, other := doing, undoing
+			if c.undoes {
+				got, other = undoing, doing
+			}
+			if other != nil || c.verb == "" && got != nil {
+				t.Errorf("got %v, and %v", got, other)
+			}
+			var e *Error
+			if c.verb != "" && (!errors.As(got, &e) || e.Errno != syscall.ENOMEM || e.Device != device() || e.Verb != c.verb) {
+				t.Errorf("got %v, want ENOMEM of %q", got, c.verb)
+			}
+		})
+	}
+}
+
 // The device does not report how it allocates bulks.
 func TestDevXWithoutCapabilitiesHasSingleCounters(t *testing.T) {
 	b := newDevXBench(t, "FAIL", "QUERY_HCA_CAP=EINVAL")

@@ -16,6 +16,7 @@ type verbs interface {
 	devices() ([]Device, syscall.Errno)
 	openDevice(name string) (ctx handle, asyncFD int, errno syscall.Errno) // ENODEV: not in the list
 	closeDevice(ctx handle) syscall.Errno
+	sysfsPath(ctx handle) string // see Device.SysfsPath
 	queryDevice(ctx handle, a *DeviceAttr) syscall.Errno
 	queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno
 	queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno

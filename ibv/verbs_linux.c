@@ -111,6 +111,10 @@ int ft_open_device(const struct ft_verbs *v, const char *name, uintptr_t *out, i
 	return err;
 }
 
+const char *ft_ibdev_path(uintptr_t ctx) {
+	return ((struct ibv_context *)ctx)->device->ibdev_path;
+}
+
 int ft_close_device(const struct ft_verbs *v, uintptr_t ctx) {
 	return CALL(v->close_device((struct ibv_context *)ctx));
 }

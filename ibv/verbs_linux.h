@@ -84,6 +84,7 @@ struct ft_device {
 /* ft_devices fills at most n entries and sets *found to how many there are. */
 int ft_devices(const struct ft_verbs *v, struct ft_device *list, int n, int *found);
 int ft_open_device(const struct ft_verbs *v, const char *name, uintptr_t *ctx, int *async_fd);
+const char *ft_ibdev_path(uintptr_t ctx);
 int ft_close_device(const struct ft_verbs *v, uintptr_t ctx);
 int ft_query_device(const struct ft_verbs *v, uintptr_t ctx, struct ibv_device_attr *attr);
 int ft_query_port(const struct ft_verbs *v, uintptr_t ctx, uint8_t port, struct ibv_port_attr *attr);

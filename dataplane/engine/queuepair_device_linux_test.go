@@ -282,6 +282,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 		{source: dataplane.SourceCollapsedCQ, without: []string{"devx"}, says: "mlx5dv", fix: "source cq_ring"},
 		{source: dataplane.SourceCollapsedCQ, typ: dataplane.UD, says: "type is ud", fix: "set `type` of the queue pair to rc, or use source cq_ring or auto"},
 		{source: dataplane.SourceCQRing, mlx5: "/nonexistent/libmlx5.so.1", says: "mlx5"},
+		{source: dataplane.SourceCollapsedCQ},
 		{source: dataplane.SourceCQRing},
 		{source: dataplane.SourcePollCQ},
 	} {
@@ -314,6 +315,8 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 			if a := stateOf(t, e, "a"); a.Source.Modes() != string(c.source) || len(a.Rejected) != 0 {
 				t.Errorf("%+v", a)
 			}
+			mustPost(t, e, "a", dataplane.Send, 100)
+			wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(100, 0), "b-recv": ended(100, 0)})
 		})
 	}
 }
