@@ -75,3 +75,11 @@ func (n Number) trailingZeros() int {
 	}
 	return bits.TrailingZeros64(n.Lo)
 }
+
+// length returns how many bits it takes to write the number: 0 for the number 0.
+func (n Number) length() int {
+	if n.Hi != 0 {
+		return 64 + bits.Len64(n.Hi)
+	}
+	return bits.Len64(n.Lo)
+}
