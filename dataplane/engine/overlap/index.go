@@ -1,149 +1,110 @@
 package overlap
 
-import (
-	"slices"
+import "github.com/flowtally/flowtally/dataplane/flow"
 
-	"github.com/flowtally/flowtally/dataplane/flow"
-)
-
-// maxUndivided is the largest number of values in a node without children.
-const maxUndivided = 32
-
-// Index finds the values whose flows overlap a given flow. It is a tree that divides values by addresses, ports and
-// interface, so that few must be compared. Comparing each pair of 16,384 flows, 134 million, would take longer than a
-// call may. An Index is not safe for concurrent use.
+// Index finds the values whose flows overlap a given flow. Comparing each pair of 16,384 flows, 134 million, would take longer
+// than a call may.
+//
+// It is a tree of the boxes that hold the packets of flows ([flow.Flow.Bounds]). A flow with sets has a box for each choice
+// among their values. Each node knows a box that holds all those below it, so a search passes by the nodes, and then the
+// boxes, that do not meet its own. [flow.Overlap] has the last word.
+//
+// An Index is not safe for concurrent use.
 type Index[T comparable] struct {
 	flowOf func(T) *flow.Flow
-	root   node[T]
+	root   *node[T]
+	n      int
+	search uint64 // the number of the last search
+	buf    box    // the box to search for, or to add or remove
+
+	compared int // pairs of boxes that all searches have compared; tests bound it
 }
 
 // NewIndex returns an empty index. flowOf returns the flow of a value, which must not change while the value is in the index.
 func NewIndex[T comparable](flowOf func(T) *flow.Flow) *Index[T] { return &Index[T]{flowOf: flowOf} }
 
-// node is a set of values. It starts as a list. Beyond maxUndivided values, it is divided by the key for its depth.
-type node[T comparable] struct {
-	n       int // number of values
-	list    []T // if not divided
-	divided bool
-	open    *node[T]            // values whose flows leave the key open
-	by      map[string]*node[T] // other values, by key
+// Add adds v, which must not be in the index already.
+func (x *Index[T]) Add(v T) {
+	it := newItem(v, x.flowOf(v))
+	for choice := range it.choices {
+		e := entry[T]{it, choice}
+		x.buf = e.appendBox(x.buf[:0])
+		x.root = x.root.insert(x.buf, e)
+	}
+	x.n++
 }
 
-// Add adds v, which must not be in the index already.
-func (x *Index[T]) Add(v T) { x.insert(&x.root, 0, v) }
-
 // Remove removes v if it is in the index.
-func (x *Index[T]) Remove(v T) { x.take(&x.root, 0, v) }
+func (x *Index[T]) Remove(v T) {
+	it := newItem(v, x.flowOf(v))
+	removed := false
+	for choice := range it.choices {
+		e := entry[T]{it, choice}
+		x.buf = e.appendBox(x.buf[:0])
+		x.root, removed = x.root.remove(x.buf, e)
+		if !removed {
+			return
+		}
+	}
+	x.n--
+}
 
 // Len returns the number of values.
-func (x *Index[T]) Len() int { return x.root.n }
+func (x *Index[T]) Len() int { return x.n }
 
-// Overlapping calls visit for each value whose flow overlaps f, in random order.
+// Overlapping calls visit for each value whose flow overlaps f, in random order. visit must not use the index.
 func (x *Index[T]) Overlapping(f *flow.Flow, visit func(T)) {
-	x.candidates(&x.root, 0, f, func(v T) {
+	x.candidates(f, func(v T) {
 		if flow.Overlap(f, x.flowOf(v)) {
 			visit(v)
 		}
 	})
 }
 
-// All calls visit for each value, in random order.
-func (x *Index[T]) All(visit func(T)) { x.root.each(visit) }
-
-func (x *Index[T]) insert(d *node[T], depth int, v T) {
-	d.n++
-	if d.divided {
-		x.insert(x.child(d, depth, v), depth+1, v)
-		return
-	}
-	d.list = append(d.list, v)
-	if len(d.list) <= maxUndivided || depth == len(keys) {
-		return
-	}
-	list := d.list
-	d.list, d.divided, d.by = nil, true, make(map[string]*node[T])
-	for _, o := range list {
-		x.insert(x.child(d, depth, o), depth+1, o)
-	}
-}
-
-// child returns the child of a divided node for v. It creates the child if necessary.
-func (x *Index[T]) child(d *node[T], depth int, v T) *node[T] {
-	k := keys[depth](x.flowOf(v))
-	if k == "" {
-		if d.open == nil {
-			d.open = new(node[T])
+// All calls visit for each value, in random order. visit must not use the index.
+func (x *Index[T]) All(visit func(T)) {
+	x.search++
+	x.root.each(func(e entry[T]) {
+		if e.seen != x.search {
+			e.seen = x.search
+			visit(e.value)
 		}
-		return d.open
-	}
-	if d.by[k] == nil {
-		d.by[k] = new(node[T])
-	}
-	return d.by[k]
+	})
 }
 
-// take removes v from d, together with nodes that become empty. found says whether d had v.
-func (x *Index[T]) take(d *node[T], depth int, v T) (found bool) {
-	if !d.divided {
-		i := slices.Index(d.list, v)
-		if i < 0 {
-			return false
-		}
-		d.list = slices.Delete(d.list, i, i+1)
-		d.n--
-		return true
-	}
-	k := keys[depth](x.flowOf(v))
-	p := d.by[k]
-	if k == "" {
-		p = d.open
-	}
-	if p == nil || !x.take(p, depth+1, v) {
-		return false
-	}
-	d.n--
-	switch {
-	case d.n == 0:
-		*d = node[T]{}
-	case p.n > 0:
-	case k == "":
-		d.open = nil
-	default:
-		delete(d.by, k)
-	}
-	return true
-}
-
-// candidates calls visit for the values of d that may overlap f, because no key differs.
-func (x *Index[T]) candidates(d *node[T], depth int, f *flow.Flow, visit func(T)) {
-	for _, v := range d.list {
-		visit(v)
-	}
-	if !d.divided {
+// candidates calls visit once for each value with a box that meets one of f.
+func (x *Index[T]) candidates(f *flow.Flow, visit func(T)) {
+	if x.root == nil {
 		return
 	}
-	if d.open != nil {
-		x.candidates(d.open, depth+1, f, visit)
-	}
-	if k := keys[depth](f); k != "" {
-		if p := d.by[k]; p != nil {
-			x.candidates(p, depth+1, f, visit)
-		}
-		return
-	}
-	for _, p := range d.by {
-		x.candidates(p, depth+1, f, visit)
+	x.search++
+	var none T
+	it := newItem(none, f)
+	for choice := range it.choices {
+		x.buf = entry[T]{it, choice}.appendBox(x.buf[:0])
+		x.descend(x.root, x.buf, visit)
 	}
 }
 
-func (d *node[T]) each(visit func(T)) {
-	for _, v := range d.list {
-		visit(v)
+// descend calls visit for each value below n that this search has not visited yet, and of which a box meets b.
+func (x *Index[T]) descend(n *node[T], b box, visit func(T)) {
+	x.compared++
+	if !n.box.meets(b) {
+		return
 	}
-	if d.open != nil {
-		d.open.each(visit)
+	if n.divided() {
+		x.descend(n.halves[0], b, visit)
+		x.descend(n.halves[1], b, visit)
+		return
 	}
-	for _, p := range d.by {
-		p.each(visit)
+	for _, e := range n.list {
+		if e.seen == x.search {
+			continue
+		}
+		x.compared++
+		if e.meets(b) {
+			e.seen = x.search
+			visit(e.value)
+		}
 	}
 }
