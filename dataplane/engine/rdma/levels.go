@@ -18,8 +18,10 @@ import (
 // precedence, and other flows share them.
 type levelTable struct{ flows *overlap.Index[*deviceFlow] }
 
-func newLevelTable() levelTable {
-	return levelTable{overlap.NewIndex(func(p *deviceFlow) *flow.Flow { return &p.flow.Flow })}
+func newLevelTable() levelTable { return levelTable{newFlowIndex()} }
+
+func newFlowIndex() *overlap.Index[*deviceFlow] {
+	return overlap.NewIndex(func(p *deviceFlow) *flow.Flow { return &p.flow.Flow })
 }
 
 // levelChange is a flow that has to move to a later level.
@@ -95,23 +97,24 @@ func (a *assignment) place() (err error) {
 // pushBack moves the queued flows behind the new flow, and behind flows that have moved already. A moved flow may now be on the
 // level of others that lose against it, so it queues these, too. pushBack returns the moved flows by precedence.
 func (a *assignment) pushBack() (moved []*deviceFlow) {
-	before := []*deviceFlow{a.flow} // the flow, and the moved ones
+	if a.behind.Len() == 0 {
+		return nil
+	}
+	before := newFlowIndex() // the flow, and the moved ones
+	before.Add(a.flow)
 	for a.behind.Len() > 0 {
 		below := heap.Pop(&a.behind).(*deviceFlow)
 		level := below.level
-		for _, m := range before {
-			if a.level[m] >= level && a.table.meet(m, below) {
-				level = a.level[m] + 1
-			}
-		}
+		before.Overlapping(&below.flow.Flow, func(m *deviceFlow) { level = max(level, a.level[m]+1) })
 		if level == below.level {
 			continue
 		}
 		a.level[below] = level
-		before = append(before, below)
+		moved = append(moved, below)
+		before.Add(below)
 		a.queueBelow(below)
 	}
-	return before[1:]
+	return moved
 }
 
 // queueBelow queues the overlapping flows that lose against m.
@@ -157,9 +160,6 @@ func countedTwice(above string) error {
 		Fix:     "let the flows not overlap, or use a device with DevX",
 	}
 }
-
-// meet reports whether some packet matches both flows.
-func (s *levelTable) meet(a, b *deviceFlow) bool { return flow.Overlap(&a.flow.Flow, &b.flow.Flow) }
 
 // remove removes a flow. The others keep their levels.
 func (s *levelTable) remove(p *deviceFlow) { s.flows.Remove(p) }
