@@ -7,7 +7,8 @@ import (
 
 // Spec is one element of a flow: a header to match, or an action. It is implemented by the types of this
 // package with a name ending in Spec: all specs of verbs.h, except IBV_FLOW_SPEC_ACTION_HANDLE. The objects
-// of that one (ESP, header modification, reformatting) change packets, and this package only counts them.
+// of that one (ESP, header modification, reformatting) change packets, and this package only counts them. Pass the values
+// of these types: pointers to them are refused.
 //
 // Order match specs from the outermost header to the innermost. Specs with Inner set must follow the
 // tunnel's spec. A match spec has a value and a mask, with numbers in host order. Do not set bits of Val

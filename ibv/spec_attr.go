@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"reflect"
+	"syscall"
 
 	"github.com/flowtally/flowtally/probe"
 )
@@ -15,6 +17,9 @@ const flowAttrSize = 20
 // a flow without an encoding, and a flow that a library would accept and ignore. It leaves all other refusals
 // to the library, because [FlowAttr.Check] does not know every device.
 func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
+	if err := areValues(a.Specs); err != nil {
+		return nil, err
+	}
 	if err := countsSilentlyNothing(a); err != nil {
 		return nil, err
 	}
@@ -25,9 +30,6 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	start := len(b)
 	b = pad(b, start+flowAttrSize)
 	for i, s := range a.Specs {
-		if s == nil {
-			return nil, fmt.Errorf("encoding spec %d of the flow: it is nil: leave it out", i)
-		}
 		var err error
 		if b, err = s.appendSpec(b); err != nil {
 			return nil, fmt.Errorf("spec %d of the flow: %w", i, err)
@@ -45,6 +47,20 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	return b, nil
 }
 
+// areValues refuses specs that are nil, or pointers. A pointer has the methods of Spec too, but is none of the types that
+// CreateFlow and Check know: the flow would not hold the Counters of a *CountSpec.
+func areValues(specs []Spec) error {
+	for i, s := range specs {
+		if s == nil {
+			return fmt.Errorf("encoding spec %d of the flow: it is nil: leave it out: %w", i, syscall.EINVAL)
+		}
+		if reflect.TypeOf(s).Kind() == reflect.Pointer {
+			return fmt.Errorf("encoding spec %d of the flow: it is a %T: pass the value: %w", i, s, syscall.EINVAL)
+		}
+	}
+	return nil
+}
+
 // countsSilentlyNothing refuses a COUNT spec in a flow of any type other than NORMAL. mlx5 makes its own rules
 // for these types and silently drops the count action. Reading the counters then calls a null pointer in the
 // kernel.
@@ -53,7 +69,7 @@ func countsSilentlyNothing(a FlowAttr) error {
 		return nil
 	}
 	for _, s := range a.Specs {
-		if s != nil && s.specType() == specActionCount {
+		if s.specType() == specActionCount {
 			return &probe.UnsupportedError{
 				Feature: "COUNT spec",
 				Object:  fmt.Sprintf("a flow of type %v", a.Type),

@@ -23,6 +23,9 @@ const (
 // (drivers/infiniband/hw/mlx5/fs.c). mlx5 is the only driver with counters. Nil is no promise, because each
 // device has limits of its own.
 func (a FlowAttr) Check() error {
+	if err := areValues(a.Specs); err != nil {
+		return err
+	}
 	if err := countsSilentlyNothing(a); err != nil {
 		return err
 	}

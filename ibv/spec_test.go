@@ -194,8 +194,16 @@ func TestFlowBlobRefusesFlowsWithoutEncoding(t *testing.T) {
 			}
 		})
 	}
-	if _, err := appendFlow(nil, FlowAttr{Specs: []Spec{nil}}); err == nil {
-		t.Error("a nil spec has a blob")
+	for _, s := range []Spec{nil, &CountSpec{opened(1)}, (*CountSpec)(nil), &ESPSpec{}} {
+		for _, typ := range []FlowAttrType{FlowAttrNormal, FlowAttrSniffer} {
+			a := FlowAttr{Type: typ, Specs: []Spec{s}}
+			if _, err := appendFlow(nil, a); !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("a spec of type %T is encoded: %v", s, err)
+			}
+			if err := a.Check(); !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("a spec of type %T is checked: %v", s, err)
+			}
+		}
 	}
 	if _, err := appendFlow(nil, FlowAttr{Specs: make([]Spec, 256)}); err == nil {
 		t.Error("256 specs fit in eight bits")
