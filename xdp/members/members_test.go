@@ -557,3 +557,47 @@ func TestPrefixesAndShapesThatCannotBeAreRefused(t *testing.T) {
 		t.Errorf("a memory that is too small: %v", err)
 	}
 }
+
+// A caller that needs a greater memory moves its sets, and may go back if programs do not load.
+func TestSetMovedToAnotherMemoryGoesOnThere(t *testing.T) {
+	for history := range uint64(4) {
+		d := draw(700 + history)
+		shape := Shape{IPv4: []int{2000, 1 << topBits}[history%2], IPv6: 2000}
+		r := newRegion(t, shape)
+		live := prefixes{}
+		var known []netip.Prefix
+		for step := range 1500 {
+			p := d.prefix()
+			if len(known) > 20 && d.g.IntN(2) == 0 {
+				p = known[d.g.IntN(len(known))]
+			}
+			known = append(known, p)
+			change(t, r.Set, live, p, d.g.IntN(5) > 1)
+			if step%300 != 0 {
+				continue
+			}
+
+			words := make([]uint64, len(r.words)+lineWords*step)
+			base := tableWord + lineWords*(step/10)
+			moved, err := r.CopyTo(words, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved.Publish(rootWord)
+			before := r.words
+			r.Set, r.words = moved, words
+			for range 500 {
+				a := d.near(known[d.g.IntN(len(known))])
+				if was, is, want := Lookup(before, &r.c, a), r.has(a), live.cover(a); was != want || is != want {
+					t.Fatalf("%v is in the set: %v before the move and %v behind it, and should be: %v", a, was, is, want)
+				}
+			}
+		}
+		checkElements(t, r.Set, live)
+		checkEmptied(t, r, live)
+	}
+	r := newRegion(t, Shape{IPv4: 1})
+	if _, err := r.CopyTo(r.words[:100], tableWord); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a memory that is too small: %v", err)
+	}
+}

@@ -65,8 +65,8 @@ func New(words []uint64, base int, shape Shape, secret Secret) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if base <= 0 || base%lineWords != 0 || base+n+Tail > len(words) {
-		return nil, fmt.Errorf("placing %d words of tables at word %d of %d: %w", n, base, len(words), ErrInvalid)
+	if err := checkPlace(words, base, n); err != nil {
+		return nil, err
 	}
 
 	l := shape.layout()
@@ -81,6 +81,34 @@ func New(words []uint64, base int, shape Shape, secret Secret) (*Set, error) {
 		s.slots6 = newSlots(base+l.slots6, l.home6)
 	}
 	return s, nil
+}
+
+// checkPlace returns an error if the memory has no room for n words of tables from base on.
+func checkPlace(words []uint64, base, n int) error {
+	if base <= 0 || base%lineWords != 0 || base+n+Tail > len(words) {
+		return fmt.Errorf("placing %d words of tables at word %d of %d: %w", n, base, len(words), ErrInvalid)
+	}
+	return nil
+}
+
+// CopyTo copies the tables into another memory, from base on, and returns the set there. Programs find the same elements in either
+// memory. From then on the caller changes only one of the two sets: they share what a set keeps beside its tables.
+func (s *Set) CopyTo(words []uint64, base int) (*Set, error) {
+	n := s.layout.words
+	if err := checkPlace(words, base, n); err != nil {
+		return nil, err
+	}
+	copy(words[base:][:n], s.words[s.base:])
+
+	other := *s
+	other.words, other.base = words, base
+	if other.slots4.own != nil {
+		other.slots4.at = base + s.layout.slots4
+	}
+	if other.slots6.own != nil {
+		other.slots6.at = base + s.layout.slots6
+	}
+	return &other, nil
 }
 
 // Publish makes the set the one that programs find under the word root. The set of before is theirs no more after a grace period.
