@@ -22,6 +22,8 @@ func (dp *Datapath) end(destroy bool) error {
 	defer dp.changes.Unlock()
 	dp.mu.Lock()
 	defer dp.mu.Unlock()
+	dp.sets.life.Lock()
+	defer dp.sets.life.Unlock()
 	dp.reads.Lock()
 	defer dp.reads.Unlock()
 	if dp.closed {
@@ -57,6 +59,8 @@ func (dp *Datapath) release() error {
 	if dp.maps != nil {
 		errs = append(errs, dp.maps.close())
 	}
+	errs = append(errs, closeMemory(dp.sets.memory))
+	dp.sets.memory = nil
 	if dp.grace != nil {
 		dp.grace.close()
 	}

@@ -55,6 +55,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		conf.TreeMask = uint32(l.g.words - 1)
 	}
 	conf.One = oneRule(conf, c.tuples)
+	conf.Pair = l.sets.pairConstants()
 	return conf
 }
 

@@ -13,12 +13,12 @@ import (
 //
 // A Datapath is safe for concurrent use. Changes wait for one another. Reads wait only for Close, and for a moment for KeepBytes.
 type Datapath struct {
-	// Lock order: changes, then mu, then reads.
+	// Lock order: changes, then mu, then reads. The locks of sets (sets.go) come behind mu.
 	//
-	// changes is held for the whole of a change of rules, even while outside has unlocked mu to build trees. In that time
+	// changes is held for the whole of a change of rules, even while outside has unlocked mu to build trees or to fill sets. In that time
 	// hooks can be attached, but no other change can start.
 	changes sync.Mutex
-	mu      sync.Mutex   // guards all other fields except values
+	mu      sync.Mutex   // guards all other fields except values and the elements of sets
 	reads   sync.RWMutex // guards values. Reads share it. Close and KeepBytes lock it exclusively.
 
 	log       *slog.Logger
@@ -40,6 +40,7 @@ type Datapath struct {
 	ledger  *ledger
 	pool    *counterPool
 	tables  *tables
+	sets    sets
 	values  values
 	adopted map[uint32]bool // counters found by Open
 
@@ -59,7 +60,7 @@ type Datapath struct {
 	earlyKinds []string // Options.Early
 	holders    holders
 
-	closed bool // read under mu or reads, written under both
+	closed bool // read under mu, reads or sets.life, written under all of them
 
 	// For tests.
 	onStep  func(name string) // called at each step of a move; may be nil
@@ -92,8 +93,8 @@ func (dp *Datapath) leaveChanges() {
 	dp.changes.Unlock()
 }
 
-// outside runs fn without mu, because fn takes long. fn may use the trees and nothing else. The caller holds changes, so no other
-// goroutine uses the trees or closes the datapath in the meantime.
+// outside runs fn without mu, because fn takes long. fn may use the trees, or the sets if the caller holds sets.life, and nothing
+// else. The caller holds changes, so no other goroutine uses the trees or closes the datapath in the meantime.
 func (dp *Datapath) outside(fn func()) {
 	dp.mu.Unlock()
 	defer dp.mu.Lock()

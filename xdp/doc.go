@@ -39,6 +39,13 @@
 // xdp/tree). The hash is keyed by a secret, so an attacker cannot choose addresses that collide. docs/classifier.md explains the
 // design and its cost.
 //
+// # Sets
+//
+// A rule may ask whether an address of the packet is in a named set of prefixes, or is not ([Datapath.OpenSets], [Membership]). A set
+// has up to a million elements of IPv4 and IPv6 (package xdp/members), and costs a packet some tens of nanoseconds for each address
+// that rules ask for. [Datapath.AddMembers] and its like change elements at any time, by stores into mapped memory. When they return,
+// the change applies to every packet on every hook.
+//
 // # Changes
 //
 // Most changes of rules are a few stores into mapped memory. A rule may need a layer or a hashed mask unknown to the programs. Then
@@ -56,7 +63,8 @@
 //
 // With [Options].PinDir, maps and links are pinned. If the process dies, at any instant, its programs keep counting. The next [Open]
 // adopts them with their rules and counters, and completes or undoes a change that was under way. It exchanges programs only if its
-// own would differ. The ledger (ledger.go) records on which hooks packets may have passed uncounted.
+// own would differ. Sets are adopted as they are: the programs find their elements until [Datapath.OpenSets] says what the elements are
+// now. The ledger (ledger.go) records on which hooks packets may have passed uncounted.
 //
 // # Concurrency
 //

@@ -13,7 +13,7 @@ var (
 	ErrClosed = errors.New("rule set closed")
 	// ErrInUse: another process has locked the pins.
 	ErrInUse = errors.New("pins in use by another process")
-	// ErrFull: there is no room for another rule, counter or interface. The text says which.
+	// ErrFull: there is no room for another rule, counter, interface or set. The text says which.
 	ErrFull = errors.New("full")
 	// ErrDense: more rules match one packet than a program can compare. Larger tables do not help.
 	ErrDense = errors.New("too many rules match one packet")
@@ -27,9 +27,9 @@ var (
 	ErrDetached = errors.New("the instance was taken off its hooks by flowtally detach; a restart of it takes them again")
 	// ErrPermission: the process lacks a capability. The text names it.
 	ErrPermission = errors.New("missing privilege")
-	// ErrNotFound: there is no such rule, counter or interface.
+	// ErrNotFound: there is no such rule, counter, interface or set.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: an equal rule exists, or the owner already has a counter.
+	// ErrExists: an equal rule or a set of this name exists, or the owner already has a counter.
 	ErrExists = errors.New("exists")
 	// ErrInvalid: a rule, a name or an option is malformed. The text has the reason.
 	ErrInvalid = errors.New("invalid")

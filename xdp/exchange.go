@@ -371,10 +371,7 @@ func (t *tables) abandon(swaps []swap) {
 			t.dropTuple(u)
 		}
 	})
-	if t.next != nil { // a load failed, so the attached programs and their places stay
-		t.next = nil
-		t.setRanks()
-	}
+	t.stay()
 }
 
 // unhash turns a tuple back into a single one, if its only key is still in the single slot. The attached programs never stopped

@@ -60,6 +60,7 @@ type flowtallyFtConfig struct {
 		Mask   [18]uint64
 		Key    [18]uint64
 	}
+	Pair [2][12]uint8
 }
 
 type flowtallyFtCopy struct {
@@ -80,6 +81,24 @@ type flowtallyFtOneRule struct {
 	Dst       uint32
 }
 
+type flowtallyFtSet struct {
+	_           structs.HostLayout
+	Mul         [4]uint64
+	Fold        uint64
+	Root        uint32
+	Spare       uint32
+	Top         uint32
+	Lines       uint32
+	Slots4      uint32
+	Shift4      uint32
+	Filter      uint32
+	FilterShift uint32
+	Slots6      uint32
+	Shift6      uint32
+	Entries     uint32
+	Flat        uint32
+}
+
 type flowtallyFtTuple struct {
 	_      structs.HostLayout
 	Id     uint32
@@ -98,19 +117,26 @@ type flowtallyFtTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	flowtallyMapFtCopies           = "ft_copies"
-	flowtallyProgFlowtallyTcx      = "flowtally_tcx"
-	flowtallyProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
-	flowtallyProgFlowtallyXdp      = "flowtally_xdp"
-	flowtallyProgFlowtallyXdp61    = "flowtally_xdp61"
-	flowtallyProgFlowtallyXdpOne   = "flowtally_xdp_one"
-	flowtallyVarFtConf             = "ft_conf"
-	flowtallyVarFtCounters         = "ft_counters"
-	flowtallyVarFtEntries          = "ft_entries"
-	flowtallyVarFtLayout           = "ft_layout"
-	flowtallyVarFtRanks            = "ft_ranks"
-	flowtallyVarFtSlots            = "ft_slots"
-	flowtallyVarFtTree             = "ft_tree"
+	flowtallyMapFtCopies               = "ft_copies"
+	flowtallyProgFlowtallyTcx          = "flowtally_tcx"
+	flowtallyProgFlowtallyTcxNobtf     = "flowtally_tcx_nobtf"
+	flowtallyProgFlowtallyTcxNobtfSets = "flowtally_tcx_nobtf_sets"
+	flowtallyProgFlowtallyTcxSets      = "flowtally_tcx_sets"
+	flowtallyProgFlowtallyXdp          = "flowtally_xdp"
+	flowtallyProgFlowtallyXdp61        = "flowtally_xdp61"
+	flowtallyProgFlowtallyXdp61Sets    = "flowtally_xdp61_sets"
+	flowtallyProgFlowtallyXdpOne       = "flowtally_xdp_one"
+	flowtallyProgFlowtallyXdpSets      = "flowtally_xdp_sets"
+	flowtallyVarFtConf                 = "ft_conf"
+	flowtallyVarFtCounters             = "ft_counters"
+	flowtallyVarFtEntries              = "ft_entries"
+	flowtallyVarFtLayout               = "ft_layout"
+	flowtallyVarFtMembers              = "ft_members"
+	flowtallyVarFtMembersLast          = "ft_members_last"
+	flowtallyVarFtRanks                = "ft_ranks"
+	flowtallyVarFtSets                 = "ft_sets"
+	flowtallyVarFtSlots                = "ft_slots"
+	flowtallyVarFtTree                 = "ft_tree"
 )
 
 // loadFlowtally returns the embedded CollectionSpec for flowtally.
@@ -155,11 +181,15 @@ type flowtallySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowtallyProgramSpecs struct {
-	FlowtallyTcx      *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
-	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
-	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpOne   *ebpf.ProgramSpec `ebpf:"flowtally_xdp_one"`
+	FlowtallyTcx          *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf     *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyTcxNobtfSets *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf_sets"`
+	FlowtallyTcxSets      *ebpf.ProgramSpec `ebpf:"flowtally_tcx_sets"`
+	FlowtallyXdp          *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61        *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyXdp61Sets    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61_sets"`
+	FlowtallyXdpOne       *ebpf.ProgramSpec `ebpf:"flowtally_xdp_one"`
+	FlowtallyXdpSets      *ebpf.ProgramSpec `ebpf:"flowtally_xdp_sets"`
 }
 
 // flowtallyMapSpecs contains maps before they are loaded into the kernel.
@@ -173,13 +203,16 @@ type flowtallyMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowtallyVariableSpecs struct {
-	FtConf     *ebpf.VariableSpec `ebpf:"ft_conf"`
-	FtCounters *ebpf.VariableSpec `ebpf:"ft_counters"`
-	FtEntries  *ebpf.VariableSpec `ebpf:"ft_entries"`
-	FtLayout   *ebpf.VariableSpec `ebpf:"ft_layout"`
-	FtRanks    *ebpf.VariableSpec `ebpf:"ft_ranks"`
-	FtSlots    *ebpf.VariableSpec `ebpf:"ft_slots"`
-	FtTree     *ebpf.VariableSpec `ebpf:"ft_tree"`
+	FtConf        *ebpf.VariableSpec `ebpf:"ft_conf"`
+	FtCounters    *ebpf.VariableSpec `ebpf:"ft_counters"`
+	FtEntries     *ebpf.VariableSpec `ebpf:"ft_entries"`
+	FtLayout      *ebpf.VariableSpec `ebpf:"ft_layout"`
+	FtMembers     *ebpf.VariableSpec `ebpf:"ft_members"`
+	FtMembersLast *ebpf.VariableSpec `ebpf:"ft_members_last"`
+	FtRanks       *ebpf.VariableSpec `ebpf:"ft_ranks"`
+	FtSets        *ebpf.VariableSpec `ebpf:"ft_sets"`
+	FtSlots       *ebpf.VariableSpec `ebpf:"ft_slots"`
+	FtTree        *ebpf.VariableSpec `ebpf:"ft_tree"`
 }
 
 // flowtallyObjects contains all objects after they have been loaded into the kernel.
@@ -215,33 +248,44 @@ func (m *flowtallyMaps) Close() error {
 //
 // It can be passed to loadFlowtallyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowtallyVariables struct {
-	FtConf     *ebpf.Variable `ebpf:"ft_conf"`
-	FtCounters *ebpf.Variable `ebpf:"ft_counters"`
-	FtEntries  *ebpf.Variable `ebpf:"ft_entries"`
-	FtLayout   *ebpf.Variable `ebpf:"ft_layout"`
-	FtRanks    *ebpf.Variable `ebpf:"ft_ranks"`
-	FtSlots    *ebpf.Variable `ebpf:"ft_slots"`
-	FtTree     *ebpf.Variable `ebpf:"ft_tree"`
+	FtConf        *ebpf.Variable `ebpf:"ft_conf"`
+	FtCounters    *ebpf.Variable `ebpf:"ft_counters"`
+	FtEntries     *ebpf.Variable `ebpf:"ft_entries"`
+	FtLayout      *ebpf.Variable `ebpf:"ft_layout"`
+	FtMembers     *ebpf.Variable `ebpf:"ft_members"`
+	FtMembersLast *ebpf.Variable `ebpf:"ft_members_last"`
+	FtRanks       *ebpf.Variable `ebpf:"ft_ranks"`
+	FtSets        *ebpf.Variable `ebpf:"ft_sets"`
+	FtSlots       *ebpf.Variable `ebpf:"ft_slots"`
+	FtTree        *ebpf.Variable `ebpf:"ft_tree"`
 }
 
 // flowtallyPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadFlowtallyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowtallyPrograms struct {
-	FlowtallyTcx      *ebpf.Program `ebpf:"flowtally_tcx"`
-	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
-	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpOne   *ebpf.Program `ebpf:"flowtally_xdp_one"`
+	FlowtallyTcx          *ebpf.Program `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf     *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyTcxNobtfSets *ebpf.Program `ebpf:"flowtally_tcx_nobtf_sets"`
+	FlowtallyTcxSets      *ebpf.Program `ebpf:"flowtally_tcx_sets"`
+	FlowtallyXdp          *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61        *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyXdp61Sets    *ebpf.Program `ebpf:"flowtally_xdp61_sets"`
+	FlowtallyXdpOne       *ebpf.Program `ebpf:"flowtally_xdp_one"`
+	FlowtallyXdpSets      *ebpf.Program `ebpf:"flowtally_xdp_sets"`
 }
 
 func (p *flowtallyPrograms) Close() error {
 	return _FlowtallyClose(
 		p.FlowtallyTcx,
 		p.FlowtallyTcxNobtf,
+		p.FlowtallyTcxNobtfSets,
+		p.FlowtallyTcxSets,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
+		p.FlowtallyXdp61Sets,
 		p.FlowtallyXdpOne,
+		p.FlowtallyXdpSets,
 	)
 }
 

@@ -40,7 +40,7 @@ type Headers struct {
 	TTL      uint8    // or hop limit
 	Next     uint8    // protocol or next header as the fixed header has it
 	TCPHigh  uint8    // the four bits before TCPFlags, under the same flag: three reserved, AE
-	Label    [4]byte  // IPv6 flow label, the low 20 bits
+	Label    [4]byte  // IPv6 flow label, the low 20 bits; above them the answers of sets (Membership)
 	EthDst   [6]byte
 	EthType  [2]byte // the one after the VLAN tags
 	EthSrc   [6]byte

@@ -23,6 +23,7 @@ const (
 	childEnv = "FLOWTALLY_XDP_CHILD" // of TestKilledProcessLeavesProgramsThatCountEveryPacket
 	crowdEnv = "FLOWTALLY_XDP_CROWD" // of TestAnUnfinishedChangeOfManyRulesLeavesThoseOfBefore
 	moveEnv  = "FLOWTALLY_XDP_MOVE"  // of TestMoveKilledAtAnyStepLeavesAtMostOneProgram
+	setsEnv  = "FLOWTALLY_XDP_SETS"  // of TestProcessKilledWhileSetsMoveLeavesThemFilled
 )
 
 func TestMain(m *testing.M) {
@@ -36,6 +37,10 @@ func TestMain(m *testing.M) {
 	}
 	if args := os.Getenv(moveEnv); args != "" {
 		fmt.Fprintln(os.Stderr, "FAIL:", moveUntilKilled(args))
+		os.Exit(1)
+	}
+	if dir := os.Getenv(setsEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, "FAIL:", churnSets(dir))
 		os.Exit(1)
 	}
 	_ = lab.Isolate(lab.ForTests) // without the privilege, each test names the privilege that it needs

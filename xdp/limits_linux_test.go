@@ -261,7 +261,7 @@ func TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dp.meta.header[1]++
+	dp.meta.header[1] = layoutWithSets + 1
 	dp.Close()
 	if _, err := Open(Options{MaxRules: 256, PinDir: dir}); !errors.Is(err, ErrIncompatible) {
 		t.Errorf("another layout: %v", err)

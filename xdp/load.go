@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/flowtally/flowtally/xdp/dispatcher"
 	"github.com/flowtally/flowtally/xdp/fold"
+	"github.com/flowtally/flowtally/xdp/members"
 )
 
 // loader loads the programs of the BPF object. All programs share the maps, and differ in their constants.
 type loader struct {
 	spec    *ebpf.CollectionSpec // nil under Options.Kernel, which loads no programs
 	maps    *maps
+	sets    *sets
 	g       geometry
 	secret  *secret
 	sees    bool // see seesContext
@@ -27,9 +30,10 @@ type loader struct {
 	types *btf.Cache
 }
 
-func newLoader(m *maps, g geometry) (*loader, error) {
+func newLoader(m *maps, g geometry, sets *sets) (*loader, error) {
 	l := &loader{
 		maps:    m,
+		sets:    sets,
 		g:       g,
 		secret:  secretOf(metaOf(m.meta.words, g).secret),
 		sees:    true,
@@ -71,32 +75,43 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 		if ms == nil {
 			return fmt.Errorf("reading the BPF object: no section %s", s.section)
 		}
-		ms.ValueSize, ms.Flags, ms.Contents = s.m.ValueSize(), mmapable, nil
-		ms.Key, ms.Value = nil, nil
+		fitSection(ms, s)
 	}
 	delete(spec.Maps, ".data.btf")
 	// The library refuses variables in a section without a map, or in one of another size.
 	for name, v := range spec.Variables {
-		if v.SectionName == ".data.btf" || m.haveSection(v.SectionName) {
+		if v.SectionName == ".data.btf" || v.SectionName == membersSection || m.haveSection(v.SectionName) {
 			delete(spec.Variables, name)
 		}
 	}
 	return nil
 }
 
+// fitSection prepares a section for being replaced by one of our maps.
+func fitSection(section *ebpf.MapSpec, m *sharedMap) {
+	section.ValueSize, section.Flags, section.Contents = m.m.ValueSize(), mmapable, nil
+	section.Key, section.Value = nil, nil
+}
+
 // programName returns the name of the object's program for these rules and this kernel.
 func (l *loader) programName(c constants, at site) string {
+	asking := func(without, with string) string {
+		if c.need&needSets != 0 {
+			return with
+		}
+		return without
+	}
 	switch {
 	case at.tcx && l.sees:
-		return flowtallyProgFlowtallyTcx
+		return asking(flowtallyProgFlowtallyTcx, flowtallyProgFlowtallyTcxSets)
 	case at.tcx:
-		return flowtallyProgFlowtallyTcxNobtf
+		return asking(flowtallyProgFlowtallyTcxNobtf, flowtallyProgFlowtallyTcxNobtfSets)
 	case l.sees && l.config(c, at).One != (flowtallyFtOneRule{}):
 		return flowtallyProgFlowtallyXdpOne
 	case l.sees:
-		return flowtallyProgFlowtallyXdp
+		return asking(flowtallyProgFlowtallyXdp, flowtallyProgFlowtallyXdpSets)
 	}
-	return flowtallyProgFlowtallyXdp61
+	return asking(flowtallyProgFlowtallyXdp61, flowtallyProgFlowtallyXdp61Sets)
 }
 
 // seesContext reports whether programs can read the kernel structure behind their context. That needs Linux 6.2 and BTF.
@@ -120,13 +135,42 @@ func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
 	return l.loadNamed(c, at, l.programName(c, at))
 }
 
-// setConstants gives an object its constants, and folds them into its programs.
-func setConstants(spec *ebpf.CollectionSpec, c flowtallyFtConfig) error {
-	v := spec.Variables[flowtallyVarFtConf]
-	if v == nil {
-		return fmt.Errorf("setting constants: %w: the object has no variable %s", ErrIncompatible, flowtallyVarFtConf)
+// setConstants gives an object its constants, and folds them into its programs. It returns the maps for the sections of the object.
+func (l *loader) setConstants(spec *ebpf.CollectionSpec, c flowtallyFtConfig) (map[string]*ebpf.Map, error) {
+	if err := foldConstant(spec, flowtallyVarFtConf, c); err != nil {
+		return nil, err
 	}
-	if err := v.Set(c); err != nil {
+	replacements := l.maps.replacements()
+	if c.Need&needSets == 0 { // folding has left out all code that reads them
+		delete(spec.Maps, membersSection)
+		return replacements, nil
+	}
+
+	section := spec.Maps[membersSection]
+	if section == nil {
+		return nil, fmt.Errorf("setting constants: %w: the object asks no sets", ErrIncompatible)
+	}
+	memory := l.sets.memory
+	for name, value := range map[string]any{
+		flowtallyVarFtSets:        l.sets.constants(),
+		flowtallyVarFtMembersLast: members.Last(len(memory.words)),
+	} {
+		if err := foldConstant(spec, name, value); err != nil {
+			return nil, err
+		}
+	}
+	fitSection(section, memory)
+	replacements[membersSection] = memory.hostMap()
+	return replacements, nil
+}
+
+// foldConstant gives a variable its value, and folds it into all programs of an object.
+func foldConstant(spec *ebpf.CollectionSpec, variable string, value any) error {
+	v := spec.Variables[variable]
+	if v == nil {
+		return fmt.Errorf("setting constants: %w: the object has no variable %s", ErrIncompatible, variable)
+	}
+	if err := v.Set(value); err != nil {
 		return fmt.Errorf("setting constants: %w", err)
 	}
 	for name, p := range spec.Programs {
@@ -139,15 +183,23 @@ func setConstants(spec *ebpf.CollectionSpec, c flowtallyFtConfig) error {
 	return nil
 }
 
+// commonName returns the name by which people and other instances know a program of the object.
+func commonName(program string) string {
+	if program == flowtallyProgFlowtallyXdpOne {
+		return flowtallyProgFlowtallyXdp
+	}
+	return strings.TrimSuffix(program, "_sets")
+}
+
 // loadNamed loads a program of the object by its name.
 func (l *loader) loadNamed(c constants, at site, name string) (*ebpf.Program, error) {
-	spec := l.spec.Copy()
+	one := *l.spec
+	one.Programs = map[string]*ebpf.ProgramSpec{name: l.spec.Programs[name]}
+	spec := one.Copy()
 	p := spec.Programs[name]
-	spec.Programs = map[string]*ebpf.ProgramSpec{name: p}
-	if name == flowtallyProgFlowtallyXdpOne {
-		p.Name = flowtallyProgFlowtallyXdp // as people and other instances know it
-	}
-	if err := setConstants(spec, l.config(c, at)); err != nil {
+	p.Name = commonName(name)
+	replacements, err := l.setConstants(spec, l.config(c, at))
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -168,7 +220,7 @@ func (l *loader) loadNamed(c constants, at site, name string) (*ebpf.Program, er
 		p.Flags = 0
 	}
 
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements(), Cache: l.types})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements, Cache: l.types})
 	if err != nil {
 		var ve *ebpf.VerifierError
 		if errors.As(err, &ve) {

@@ -44,6 +44,7 @@ func TestVerifierWorkOfAllLayersIsBounded(t *testing.T) {
 				r.Mask.words()[w] = ^uint64(i / 2)
 			}
 			r.Mask.Out.Proto, r.Mask.Out.L4 = 0, [4]byte{} // a packet of any tunnel
+			askNothing(&r.Mask)
 			r.Key.words()[0] = uint64(i&1) << 63
 			rules = append(rules, r)
 		}
@@ -56,6 +57,14 @@ func TestVerifierWorkOfAllLayersIsBounded(t *testing.T) {
 				t.Errorf("%d instructions, of 1,000,000 that the kernel allows", dp.Stats().Insns)
 			}
 		}
+	}
+}
+
+// askNothing lets a mask look at no answer of a set.
+func askNothing(mask *Key) {
+	for _, h := range []*Headers{&mask.Out, &mask.In} {
+		h.Label[0] = 0
+		h.Label[1] &= 0xf
 	}
 }
 

@@ -25,6 +25,10 @@ const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
 	metaLayout = 11
 
+	// layoutWithSets is the layout in the header once a set was opened. The maps are those of metaLayout, but versions that know
+	// no sets must not adopt them: they would take the rule of an address outside a set for one of every address.
+	layoutWithSets = 12
+
 	metaHeader      = 32
 	metaUnderWay    = 9 // in the header
 	metaTupleWords  = 2 + Words
@@ -104,11 +108,15 @@ func geometryOf(mem []uint64) (geometry, error) {
 	if h[0] != metaMagic {
 		return geometry{}, errUnfinished
 	}
-	if _, known := metaSizes[int(h[1])]; !known {
-		return geometry{}, fmt.Errorf("%w: layout %d, this version has %d", ErrIncompatible, h[1], metaLayout)
+	layout := int(h[1])
+	if layout == layoutWithSets {
+		layout = metaLayout
+	}
+	if _, known := metaSizes[layout]; !known {
+		return geometry{}, fmt.Errorf("%w: layout %d, this version has %d", ErrIncompatible, layout, metaLayout)
 	}
 	return geometry{
-		layout:   int(h[1]),
+		layout:   layout,
 		rules:    int(h[2]),
 		counters: int(h[3]),
 		slots:    int(h[4]),
@@ -118,6 +126,9 @@ func geometryOf(mem []uint64) (geometry, error) {
 		words:    int(h[8]),
 	}, nil
 }
+
+// setWithSets records that a set was opened.
+func (m *meta) setWithSets() { atomic.StoreUint64(&m.header[1], layoutWithSets) }
 
 // Changes under way, each a bit in one word of the header.
 const (

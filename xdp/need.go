@@ -26,6 +26,7 @@ const (
 	needSCTP // with needL4; with needTags for the verification tag
 	needAH   // with needL4
 	needARP
+	needSet        // and the bits behind it: a bit for each pair of a set and an address; with needMisc
 	needInner = 32 // shift
 
 	// needClass is the shift of the classes of frames that the rules may match: enum ft_class of bpf/tree.h.
@@ -34,6 +35,9 @@ const (
 	needTree = 1 << 63
 
 	needLayers = 1<<needClass - 1
+
+	// needSets are the bits of all pairs of sets and addresses: FT_N_SETS of bpf/config.h.
+	needSets = (1<<outerPairs-1)*needSet | (1<<innerPairs-1)*needSet<<needInner
 
 	// needLevel is set on the inner level if a rule looks at any inner header. It reuses a bit, because the parser does not look
 	// for a tunnel within a tunnel.
@@ -87,7 +91,7 @@ func needOf(r *Rule) uint64 {
 
 	need |= needTags | ipNeed(&r.Key.Out, &r.Mask.Out) | tunnelNeed(&r.Key.Out, &r.Mask.Out)
 	if inside {
-		need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner
+		need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner & needLayers
 	}
 	return need
 }
@@ -174,6 +178,7 @@ func needOfLevel(key, mask *Headers, w []uint64) uint64 {
 	if w[wordMisc] != 0 {
 		need |= needMisc | ipNeed(key, mask)
 	}
+	need |= answersOf(mask) * needSet
 	if mask.L4 != [4]byte{} || mask.Flags&(FlagL4|FlagIncomplete) != 0 {
 		need |= needL4 | ipNeed(key, mask)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/xdp/members"
 )
 
 // harmless lists the kernel functions that a program of flowtally may call. Each has the reason why it cannot alter a
@@ -64,6 +65,7 @@ func everyLayer(counter uint32) []Rule {
 			r.Mask.words()[w] = ^uint64(i / 2)
 		}
 		r.Mask.Out.Proto, r.Mask.Out.L4 = 0, [4]byte{} // a packet of any tunnel
+		askNothing(&r.Mask)
 		r.Key.words()[0] = uint64(i&1) << 63
 		rules = append(rules, r)
 	}
@@ -74,24 +76,37 @@ func everyLayer(counter uint32) []Rule {
 func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	sets := []struct {
 		name  string
-		rules func(counter uint32) []Rule
+		rules func(dp *Datapath, counter uint32) []Rule
 	}{
-		{"no flow", func(uint32) []Rule { return nil }},
-		{"one flow", func(counter uint32) []Rule { return []Rule{exact4(1, 2, 3, 4, counter)} }},
-		{"every layer", everyLayer},
+		{"no flow", func(*Datapath, uint32) []Rule { return nil }},
+		{"one flow", func(_ *Datapath, counter uint32) []Rule { return []Rule{exact4(1, 2, 3, 4, counter)} }},
+		{"every layer", func(_ *Datapath, counter uint32) []Rule { return everyLayer(counter) }},
+		{"sets", func(dp *Datapath, counter uint32) (rules []Rule) {
+			mustOpen(t, dp, SetSpec{Name: "a", Room: members.Shape{IPv4: 10, IPv6: 10}})
+			for i := range 8 {
+				r := Rule{Counter: counter, Order: uint32(i)}
+				mustAsk(t, dp, "a", Field{Inner: i&1 != 0, Destination: i&2 != 0, IPv6: i&4 != 0}).Condition(&r, true)
+				rules = append(rules, r)
+			}
+			return rules
+		}},
 	}
 	programs := []string{
 		flowtallyProgFlowtallyXdp61,
 		flowtallyProgFlowtallyTcxNobtf,
+		flowtallyProgFlowtallyXdp61Sets,
+		flowtallyProgFlowtallyTcxNobtfSets,
 		flowtallyProgFlowtallyXdp,
 		flowtallyProgFlowtallyXdpOne,
+		flowtallyProgFlowtallyXdpSets,
 		flowtallyProgFlowtallyTcx,
+		flowtallyProgFlowtallyTcxSets,
 	}
 	if spec, err := loadFlowtally(); err != nil || len(spec.Programs) != len(programs) {
 		t.Fatalf("the object has programs that this test does not load: %v, %v", spec, err)
 	}
 	if !seesContext() {
-		programs = programs[:2] // the others do not load here
+		programs = programs[:4] // the others do not load here
 	}
 
 	places := []site{
@@ -109,7 +124,7 @@ func TestProgramsCallOnlyHarmlessFunctions(t *testing.T) {
 	called := map[string]bool{}
 	for _, set := range sets {
 		dp := openTest(t, Options{MaxRules: 1024})
-		mustAdd(t, dp, set.rules(mustCounter(t, dp, "a"))...)
+		mustAdd(t, dp, set.rules(dp, mustCounter(t, dp, "a"))...)
 
 		for _, name := range programs {
 			tcx := strings.Contains(name, "tcx")

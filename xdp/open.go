@@ -96,7 +96,12 @@ func (dp *Datapath) open(o Options) error {
 	if dp.epochErr = dp.raiseEpoch(); dp.epochErr != nil {
 		dp.log.Warn("counters cannot be read live", "error", dp.epochErr)
 	}
-	if dp.loader, err = newLoader(dp.maps, dp.g); err != nil {
+	if found {
+		if err := dp.adoptSets(); err != nil {
+			return err
+		}
+	}
+	if dp.loader, err = newLoader(dp.maps, dp.g, &dp.sets); err != nil {
 		return err
 	}
 
@@ -197,6 +202,17 @@ func (dp *Datapath) adoptMaps(want geometry) (found bool, err error) {
 	return true, nil
 }
 
+// adoptSets adopts the sets of an earlier process, whose programs ask for them. It removes a memory that the process was filling.
+func (dp *Datapath) adoptSets() error {
+	if err := unpin(dp.lock, nextMembersPin); err != nil {
+		return err
+	}
+	if err := dp.sets.adopt(dp.dir, dp.kernel); err != nil {
+		return fmt.Errorf("%w; to give up their counts: flowtally clean --pin-dir %s", err, dp.dir)
+	}
+	return nil
+}
+
 // adoptContents reads counters, ledger and rules from the maps. If the earlier process died during a change of rules, it completes
 // or undoes the change. New maps are empty.
 func (dp *Datapath) adoptContents() error {
@@ -217,7 +233,14 @@ func (dp *Datapath) adoptContents() error {
 		return err
 	}
 	dp.tables.worstCost = dp.worstCost // not before recover: adopted rules must not be refused
-	dp.named.add(dp.tables.rules())
+	rules := dp.tables.rules()
+	dp.named.add(rules)
+	for i := range rules {
+		if err := dp.sets.checkRule(&rules[i]); err != nil { // it would match packets that it must not
+			return fmt.Errorf("adopting rule %d of %d: %w: %w; to give up their counts: flowtally clean --pin-dir %s",
+				i+1, len(rules), ErrIncompatible, err, dp.dir)
+		}
+	}
 	return nil
 }
 
@@ -258,6 +281,9 @@ func (dp *Datapath) resume() error {
 		h.numbered = h.component || dp.named.has(h.port)
 	}
 	need, tuples, ok := dp.meta.loadedFrom(objectHash())
+	if need&needSets != 0 && dp.sets.memory == nil { // somebody has removed the pin of sets that no rule asks for
+		ok = false
+	}
 	if ok {
 		dp.constants, ok = dp.tables.adopt(need, tuples)
 	}

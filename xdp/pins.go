@@ -37,7 +37,11 @@ func (dp *Datapath) pins() []pin {
 			all = append(all, pin{filepath.Base(h.pin), h.link})
 		}
 	}
-	for _, m := range dp.maps.all {
+	maps := dp.maps.all
+	if dp.sets.memory != nil {
+		maps = append([]*sharedMap{dp.sets.memory}, maps...)
+	}
+	for _, m := range maps {
 		all = append(all, pin{m.name, m.m})
 	}
 	return all

@@ -15,7 +15,7 @@ const (
 )
 
 // Program is a classifier without a hook. Run feeds it frames from memory, by BPF_PROG_TEST_RUN, and it counts them like packets. A
-// program may not find rules added after it was loaded: load another one.
+// program may not find rules added after it was loaded, nor elements of a set that has grown since: load another one.
 type Program struct {
 	prog *ebpf.Program
 	opts ebpf.RunOptions

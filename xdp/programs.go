@@ -151,6 +151,7 @@ func (dp *Datapath) reload() error {
 
 	dp.tables.finishLoad()
 	dp.constants = c
+	dp.commitPin()
 	dp.meta.setLoaded(objectHash(), c)
 	return nil
 }

@@ -40,7 +40,7 @@ const detachedPin = "detached"
 
 // isOurPin reports whether this package makes pins of this name.
 func isOurPin(name string) bool {
-	if isLinkPin(name) || name == detachedPin || name == convertedPin {
+	if isLinkPin(name) || slices.Contains([]string{detachedPin, convertedPin, membersPin, nextMembersPin}, name) {
 		return true
 	}
 	return slices.ContainsFunc(newMaps().all, func(m *sharedMap) bool { return m.name == name })

@@ -20,6 +20,9 @@ func (dp *Datapath) checkRule(r *Rule) error {
 	if err := checkPorts(&r.Key.In, &r.Mask.In, r.Ports[1]); err != nil {
 		return err
 	}
+	if err := dp.sets.checkRule(r); err != nil {
+		return err
+	}
 	if r.Counter >= dp.pool.n || !dp.meta.counter(r.Counter).used() {
 		return fmt.Errorf("%w: counter %d is not allocated", ErrInvalid, r.Counter)
 	}

@@ -45,15 +45,25 @@ func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 }
 
 // SimulatedOver returns the counters of a datapath, in the memory of the maps that Options.Kernel gave it. decide plays the program:
-// of the entries that a program would find, it returns the one with the lowest rank that matches a packet.
-func SimulatedOver(counters, entries, meta []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
+// of the entries that a program would find, it returns the one with the lowest rank that matches a packet. members is the
+// memory of the sets, or nil.
+func SimulatedOver(counters, entries, meta, members []byte) (s *Simulated, decide func(*Key) (counter uint32, drop, ok bool), err error) {
 	g, err := geometryOf(wordsOf(meta))
 	if err != nil {
 		return nil, nil, err
 	}
 	m := metaOf(wordsOf(meta), g)
 	store := newEntryStore(wordsOf(entries), m.dir, g.units)
+	asked := new(sets)
+	if members != nil {
+		if err := asked.read(wordsOf(members)); err != nil {
+			return nil, nil, err
+		}
+	}
 	decide = func(packet *Key) (counter uint32, drop, ok bool) {
+		if members != nil {
+			asked.answer(wordsOf(members), packet)
+		}
 		masks := m.masks()
 		best := noRank
 		for unit := uint32(0); int(unit) < g.units; {

@@ -18,8 +18,9 @@ func (dp *Datapath) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (
 	if err := fitSections(spec, dp.maps); err != nil {
 		return nil, err
 	}
-	if err := setConstants(spec, dp.loader.config(dp.constants, site{hookKey: hookKey{port, h}})); err != nil {
+	replacements, err := dp.loader.setConstants(spec, dp.loader.config(dp.constants, site{hookKey: hookKey{port, h}}))
+	if err != nil {
 		return nil, fmt.Errorf("specializing an object: %w", err)
 	}
-	return dp.maps.replacements(), nil
+	return replacements, nil
 }

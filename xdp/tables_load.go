@@ -43,6 +43,14 @@ func (t *tables) constants() constants {
 	return c
 }
 
+// stay ends a load that has failed, if there is one. The attached programs and their places stay.
+func (t *tables) stay() {
+	if t.next != nil {
+		t.next = nil
+		t.setRanks()
+	}
+}
+
 // finishLoad ends a load. All attached programs must have the constants returned by constants, and the old programs must have ended.
 func (t *tables) finishLoad() {
 	for _, u := range t.rehash {

@@ -78,7 +78,7 @@ func TestImportsFollowTheTableOfPackages(t *testing.T) {
 		"shm":               {"internal/space", "internal/trust", "shm/words"},
 		"shm/words":         {},
 		"shm/include":       {},
-		"xdp":               {"probe", "internal/genl", "internal/kernel", "internal/trust", "xdp/dispatcher", "xdp/fold", "xdp/tree"},
+		"xdp":               {"probe", "internal/genl", "internal/kernel", "internal/trust", "xdp/dispatcher", "xdp/fold", "xdp/members", "xdp/tree"},
 		"xdp/dispatcher":    {"internal/trust"},
 		"xdp/links":         {},
 		"xdp/fold":          {"internal/insn"},

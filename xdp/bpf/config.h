@@ -37,6 +37,7 @@ enum ft_need {
 	FT_N_SCTP = 1 << 16,    /* with FT_N_L4; with FT_N_TAGS for the verification tag */
 	FT_N_AH = 1 << 17,      /* with FT_N_L4 */
 	FT_N_ARP = 1 << 18,
+	FT_N_SET = 1 << 19,     /* and the bits behind it: a bit for each pair of a set and an address (sets.h); with FT_N_MISC */
 	FT_N_INNER = 32,    /* shift; inside, the place of VXLAN says that some inner header is looked at */
 };
 
@@ -44,6 +45,16 @@ enum ft_need {
 #define FT_N_LONG (FT_N_GENEVE | FT_N_GTPU | FT_N_MPLSUDP)
 #define FT_N_UDP_TUNNEL (FT_N_VXLAN | FT_N_LONG)
 #define FT_N_TUNNEL (FT_N_UDP_TUNNEL | FT_N_GRE | FT_N_IPIP)
+
+/* Pairs of a set and an address, of the outer headers and of the inner ones: their bits in the needs. */
+#define FT_PAIRS 12
+#define FT_INNER_PAIRS 9
+#define FT_N_OUTER_SETS (((1ULL << FT_PAIRS) - 1) * FT_N_SET)
+#define FT_N_INNER_SETS (((1ULL << FT_INNER_PAIRS) - 1) * FT_N_SET << FT_N_INNER)
+#define FT_N_SETS (FT_N_OUTER_SETS | FT_N_INNER_SETS)
+
+/* Where the bits of the pairs begin in the 32 bits of the flow label, as a number. */
+#define FT_SET_SHIFT 20
 
 /* Layers of a frame of IPv4 that are in words behind the first two. */
 #define FT_N_BEHIND (FT_N_ETH | FT_N_MISC | FT_N_TAGS | -1ULL << FT_N_INNER)
@@ -105,9 +116,11 @@ struct ft_config {
 	__u32 classes;   /* bit c: a rule may match a frame of the class c */
 	struct ft_one_rule one; /* all 0 unless flowtally_xdp_one is loaded */
 	struct ft_tuple tuple[FT_MAX_TUPLES];
+	__u8 pair[2][FT_PAIRS]; /* by level and bit: the number of the set, and FT_P_DST and FT_P_IPV6 (sets.h) */
 };
 
-const volatile struct ft_config ft_conf;
+/* It begins a line of the cache, wherever the compiler puts it among the other constants. */
+const volatile struct ft_config ft_conf __attribute__((aligned(64)));
 
 /*
  * A field of the constants. Package fold replaces the load by the value. The assembly hides the address from the compiler,

@@ -7,6 +7,7 @@
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
 #include "copy.h"
+#include "sets.h"
 #include "skb.h"
 #include "tables.h"
 
@@ -77,8 +78,19 @@ static __always_inline __u64 ft_length_again(struct xdp_md *ctx)
 	return ft_length(ctx, (void *)(long)ctx->data_end - (void *)(long)ctx->data);
 }
 
-SEC("xdp.frags")
-int flowtally_xdp(struct xdp_md *ctx)
+/*
+ * Puts the answers of sets into a key that is parsed. Programs that do it are others than those that do not: the compiler would
+ * set registers aside for this call in a program that never makes it.
+ */
+static __always_inline void ft_ask_sets(struct ft_key *k, struct ft_parsed *is)
+{
+	ft_put_hot(k, &is->h);
+	ft_ask(k);
+	ft_get_hot(k, &is->h);
+	is->class = ft_class_of(is->h.hot);
+}
+
+static __always_inline int ft_xdp(struct xdp_md *ctx, const _Bool sets)
 {
 	struct ft_key k;
 	struct ft_parsed is;
@@ -86,6 +98,8 @@ int flowtally_xdp(struct xdp_md *ctx)
 
 	if (!FT_PARSE(xdp, ctx, &k, &is, start, end, 0, ft_length(ctx, end - start)))
 		return XDP_PASS;
+	if (sets)
+		ft_ask_sets(&k, &is);
 	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot) {
@@ -93,6 +107,18 @@ int flowtally_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	return XDP_PASS - ft_count(slot, 1, ft_length_again(ctx));
+}
+
+SEC("xdp.frags")
+int flowtally_xdp(struct xdp_md *ctx)
+{
+	return ft_xdp(ctx, 0);
+}
+
+SEC("xdp.frags")
+int flowtally_xdp_sets(struct xdp_md *ctx)
+{
+	return ft_xdp(ctx, 1);
 }
 
 /*
@@ -142,9 +168,8 @@ int flowtally_xdp_one(struct xdp_md *ctx)
 	return XDP_PASS - ft_count_on(cpu, slot, 1, length);
 }
 
-/* flowtally_xdp for kernels before 6.2, where a program does not see behind its context. */
-SEC("xdp.frags")
-int flowtally_xdp61(struct xdp_md *ctx)
+/* ft_xdp for kernels before 6.2, where a program does not see behind its context. */
+static __always_inline int ft_xdp61(struct xdp_md *ctx, const _Bool sets)
 {
 	struct ft_key k;
 	struct ft_parsed is;
@@ -152,6 +177,8 @@ int flowtally_xdp61(struct xdp_md *ctx)
 
 	if (!FT_PARSE(xdp, ctx, &k, &is, start, end, 0, bpf_xdp_get_buff_len(ctx)))
 		return XDP_PASS;
+	if (sets)
+		ft_ask_sets(&k, &is);
 	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot) {
@@ -161,7 +188,19 @@ int flowtally_xdp61(struct xdp_md *ctx)
 	return XDP_PASS - ft_count(slot, 1, bpf_xdp_get_buff_len(ctx));
 }
 
-static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
+SEC("xdp.frags")
+int flowtally_xdp61(struct xdp_md *ctx)
+{
+	return ft_xdp61(ctx, 0);
+}
+
+SEC("xdp.frags")
+int flowtally_xdp61_sets(struct xdp_md *ctx)
+{
+	return ft_xdp61(ctx, 1);
+}
+
+static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees, const _Bool sets)
 {
 	const _Bool bare = sees && ft_is_bare(skb);
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
@@ -177,6 +216,8 @@ static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 
 	if (!FT_PARSE(skb, skb, &k, &is, start, end, beside, skb->len))
 		return FT_NEXT;
+	if (sets)
+		ft_ask_sets(&k, &is);
 	__u64 slot = ft_classify(&k, &is);
 
 	if (!slot) {
@@ -192,14 +233,26 @@ static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 SEC("tcx/egress")
 int flowtally_tcx(struct __sk_buff *skb)
 {
-	return ft_tcx(skb, 1);
+	return ft_tcx(skb, 1, 0);
+}
+
+SEC("tcx/egress")
+int flowtally_tcx_sets(struct __sk_buff *skb)
+{
+	return ft_tcx(skb, 1, 1);
 }
 
 /* flowtally_tcx for kernels without BTF, where a program does not see behind its context. */
 SEC("tcx/egress")
 int flowtally_tcx_nobtf(struct __sk_buff *skb)
 {
-	return ft_tcx(skb, 0);
+	return ft_tcx(skb, 0, 0);
+}
+
+SEC("tcx/egress")
+int flowtally_tcx_nobtf_sets(struct __sk_buff *skb)
+{
+	return ft_tcx(skb, 0, 1);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

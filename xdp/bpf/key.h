@@ -19,7 +19,7 @@ struct ft_headers {
 	__u8 ttl;
 	__u8 next;
 	__u8 tcp_high;
-	__u8 label[4];
+	__u8 label[4]; /* the low 20 bits; above them a bit for each pair of a set and an address (sets.h) */
 	__u8 eth_dst[6];
 	__u8 eth_type[2];
 	__u8 eth_src[6];

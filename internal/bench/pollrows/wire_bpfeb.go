@@ -60,6 +60,7 @@ type wireFtConfig struct {
 		Mask   [18]uint64
 		Key    [18]uint64
 	}
+	Pair [2][12]uint8
 }
 
 type wireWire struct {

@@ -72,6 +72,7 @@ type rowsFtConfig struct {
 		Mask   [18]uint64
 		Key    [18]uint64
 	}
+	Pair [2][12]uint8
 }
 
 type rowsFtCopy struct {
@@ -80,31 +81,56 @@ type rowsFtCopy struct {
 	Data [1152]uint8
 }
 
+type rowsFtSet struct {
+	_           structs.HostLayout
+	Mul         [4]uint64
+	Fold        uint64
+	Root        uint32
+	Spare       uint32
+	Top         uint32
+	Lines       uint32
+	Slots4      uint32
+	Shift4      uint32
+	Filter      uint32
+	FilterShift uint32
+	Slots6      uint32
+	Shift6      uint32
+	Entries     uint32
+	Flat        uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	rowsMapBenchHash          = "bench_hash"
-	rowsMapBenchValues        = "bench_values"
-	rowsMapFtCopies           = "ft_copies"
-	rowsProgBenchEmpty        = "bench_empty"
-	rowsProgBenchEmptySpread  = "bench_empty_spread"
-	rowsProgBenchOursSpread   = "bench_ours_spread"
-	rowsProgBenchPeer         = "bench_peer"
-	rowsProgBenchPeerSpread   = "bench_peer_spread"
-	rowsProgFlowtallyTcx      = "flowtally_tcx"
-	rowsProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
-	rowsProgFlowtallyXdp      = "flowtally_xdp"
-	rowsProgFlowtallyXdp61    = "flowtally_xdp61"
-	rowsProgFlowtallyXdpOne   = "flowtally_xdp_one"
-	rowsVarBenchSeq           = "bench_seq"
-	rowsVarFtConf             = "ft_conf"
-	rowsVarFtCounters         = "ft_counters"
-	rowsVarFtEntries          = "ft_entries"
-	rowsVarFtLayout           = "ft_layout"
-	rowsVarFtRanks            = "ft_ranks"
-	rowsVarFtSlots            = "ft_slots"
-	rowsVarFtTree             = "ft_tree"
+	rowsMapBenchHash              = "bench_hash"
+	rowsMapBenchValues            = "bench_values"
+	rowsMapFtCopies               = "ft_copies"
+	rowsProgBenchEmpty            = "bench_empty"
+	rowsProgBenchEmptySpread      = "bench_empty_spread"
+	rowsProgBenchOursSpread       = "bench_ours_spread"
+	rowsProgBenchPeer             = "bench_peer"
+	rowsProgBenchPeerSpread       = "bench_peer_spread"
+	rowsProgFlowtallyTcx          = "flowtally_tcx"
+	rowsProgFlowtallyTcxNobtf     = "flowtally_tcx_nobtf"
+	rowsProgFlowtallyTcxNobtfSets = "flowtally_tcx_nobtf_sets"
+	rowsProgFlowtallyTcxSets      = "flowtally_tcx_sets"
+	rowsProgFlowtallyXdp          = "flowtally_xdp"
+	rowsProgFlowtallyXdp61        = "flowtally_xdp61"
+	rowsProgFlowtallyXdp61Sets    = "flowtally_xdp61_sets"
+	rowsProgFlowtallyXdpOne       = "flowtally_xdp_one"
+	rowsProgFlowtallyXdpSets      = "flowtally_xdp_sets"
+	rowsVarBenchSeq               = "bench_seq"
+	rowsVarFtConf                 = "ft_conf"
+	rowsVarFtCounters             = "ft_counters"
+	rowsVarFtEntries              = "ft_entries"
+	rowsVarFtLayout               = "ft_layout"
+	rowsVarFtMembers              = "ft_members"
+	rowsVarFtMembersLast          = "ft_members_last"
+	rowsVarFtRanks                = "ft_ranks"
+	rowsVarFtSets                 = "ft_sets"
+	rowsVarFtSlots                = "ft_slots"
+	rowsVarFtTree                 = "ft_tree"
 )
 
 // loadRows returns the embedded CollectionSpec for rows.
@@ -149,16 +175,20 @@ type rowsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type rowsProgramSpecs struct {
-	BenchEmpty        *ebpf.ProgramSpec `ebpf:"bench_empty"`
-	BenchEmptySpread  *ebpf.ProgramSpec `ebpf:"bench_empty_spread"`
-	BenchOursSpread   *ebpf.ProgramSpec `ebpf:"bench_ours_spread"`
-	BenchPeer         *ebpf.ProgramSpec `ebpf:"bench_peer"`
-	BenchPeerSpread   *ebpf.ProgramSpec `ebpf:"bench_peer_spread"`
-	FlowtallyTcx      *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
-	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
-	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpOne   *ebpf.ProgramSpec `ebpf:"flowtally_xdp_one"`
+	BenchEmpty            *ebpf.ProgramSpec `ebpf:"bench_empty"`
+	BenchEmptySpread      *ebpf.ProgramSpec `ebpf:"bench_empty_spread"`
+	BenchOursSpread       *ebpf.ProgramSpec `ebpf:"bench_ours_spread"`
+	BenchPeer             *ebpf.ProgramSpec `ebpf:"bench_peer"`
+	BenchPeerSpread       *ebpf.ProgramSpec `ebpf:"bench_peer_spread"`
+	FlowtallyTcx          *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf     *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyTcxNobtfSets *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf_sets"`
+	FlowtallyTcxSets      *ebpf.ProgramSpec `ebpf:"flowtally_tcx_sets"`
+	FlowtallyXdp          *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61        *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyXdp61Sets    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61_sets"`
+	FlowtallyXdpOne       *ebpf.ProgramSpec `ebpf:"flowtally_xdp_one"`
+	FlowtallyXdpSets      *ebpf.ProgramSpec `ebpf:"flowtally_xdp_sets"`
 }
 
 // rowsMapSpecs contains maps before they are loaded into the kernel.
@@ -174,14 +204,17 @@ type rowsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type rowsVariableSpecs struct {
-	BenchSeq   *ebpf.VariableSpec `ebpf:"bench_seq"`
-	FtConf     *ebpf.VariableSpec `ebpf:"ft_conf"`
-	FtCounters *ebpf.VariableSpec `ebpf:"ft_counters"`
-	FtEntries  *ebpf.VariableSpec `ebpf:"ft_entries"`
-	FtLayout   *ebpf.VariableSpec `ebpf:"ft_layout"`
-	FtRanks    *ebpf.VariableSpec `ebpf:"ft_ranks"`
-	FtSlots    *ebpf.VariableSpec `ebpf:"ft_slots"`
-	FtTree     *ebpf.VariableSpec `ebpf:"ft_tree"`
+	BenchSeq      *ebpf.VariableSpec `ebpf:"bench_seq"`
+	FtConf        *ebpf.VariableSpec `ebpf:"ft_conf"`
+	FtCounters    *ebpf.VariableSpec `ebpf:"ft_counters"`
+	FtEntries     *ebpf.VariableSpec `ebpf:"ft_entries"`
+	FtLayout      *ebpf.VariableSpec `ebpf:"ft_layout"`
+	FtMembers     *ebpf.VariableSpec `ebpf:"ft_members"`
+	FtMembersLast *ebpf.VariableSpec `ebpf:"ft_members_last"`
+	FtRanks       *ebpf.VariableSpec `ebpf:"ft_ranks"`
+	FtSets        *ebpf.VariableSpec `ebpf:"ft_sets"`
+	FtSlots       *ebpf.VariableSpec `ebpf:"ft_slots"`
+	FtTree        *ebpf.VariableSpec `ebpf:"ft_tree"`
 }
 
 // rowsObjects contains all objects after they have been loaded into the kernel.
@@ -221,30 +254,37 @@ func (m *rowsMaps) Close() error {
 //
 // It can be passed to loadRowsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type rowsVariables struct {
-	BenchSeq   *ebpf.Variable `ebpf:"bench_seq"`
-	FtConf     *ebpf.Variable `ebpf:"ft_conf"`
-	FtCounters *ebpf.Variable `ebpf:"ft_counters"`
-	FtEntries  *ebpf.Variable `ebpf:"ft_entries"`
-	FtLayout   *ebpf.Variable `ebpf:"ft_layout"`
-	FtRanks    *ebpf.Variable `ebpf:"ft_ranks"`
-	FtSlots    *ebpf.Variable `ebpf:"ft_slots"`
-	FtTree     *ebpf.Variable `ebpf:"ft_tree"`
+	BenchSeq      *ebpf.Variable `ebpf:"bench_seq"`
+	FtConf        *ebpf.Variable `ebpf:"ft_conf"`
+	FtCounters    *ebpf.Variable `ebpf:"ft_counters"`
+	FtEntries     *ebpf.Variable `ebpf:"ft_entries"`
+	FtLayout      *ebpf.Variable `ebpf:"ft_layout"`
+	FtMembers     *ebpf.Variable `ebpf:"ft_members"`
+	FtMembersLast *ebpf.Variable `ebpf:"ft_members_last"`
+	FtRanks       *ebpf.Variable `ebpf:"ft_ranks"`
+	FtSets        *ebpf.Variable `ebpf:"ft_sets"`
+	FtSlots       *ebpf.Variable `ebpf:"ft_slots"`
+	FtTree        *ebpf.Variable `ebpf:"ft_tree"`
 }
 
 // rowsPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadRowsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type rowsPrograms struct {
-	BenchEmpty        *ebpf.Program `ebpf:"bench_empty"`
-	BenchEmptySpread  *ebpf.Program `ebpf:"bench_empty_spread"`
-	BenchOursSpread   *ebpf.Program `ebpf:"bench_ours_spread"`
-	BenchPeer         *ebpf.Program `ebpf:"bench_peer"`
-	BenchPeerSpread   *ebpf.Program `ebpf:"bench_peer_spread"`
-	FlowtallyTcx      *ebpf.Program `ebpf:"flowtally_tcx"`
-	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
-	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
-	FlowtallyXdpOne   *ebpf.Program `ebpf:"flowtally_xdp_one"`
+	BenchEmpty            *ebpf.Program `ebpf:"bench_empty"`
+	BenchEmptySpread      *ebpf.Program `ebpf:"bench_empty_spread"`
+	BenchOursSpread       *ebpf.Program `ebpf:"bench_ours_spread"`
+	BenchPeer             *ebpf.Program `ebpf:"bench_peer"`
+	BenchPeerSpread       *ebpf.Program `ebpf:"bench_peer_spread"`
+	FlowtallyTcx          *ebpf.Program `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf     *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyTcxNobtfSets *ebpf.Program `ebpf:"flowtally_tcx_nobtf_sets"`
+	FlowtallyTcxSets      *ebpf.Program `ebpf:"flowtally_tcx_sets"`
+	FlowtallyXdp          *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61        *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyXdp61Sets    *ebpf.Program `ebpf:"flowtally_xdp61_sets"`
+	FlowtallyXdpOne       *ebpf.Program `ebpf:"flowtally_xdp_one"`
+	FlowtallyXdpSets      *ebpf.Program `ebpf:"flowtally_xdp_sets"`
 }
 
 func (p *rowsPrograms) Close() error {
@@ -256,9 +296,13 @@ func (p *rowsPrograms) Close() error {
 		p.BenchPeerSpread,
 		p.FlowtallyTcx,
 		p.FlowtallyTcxNobtf,
+		p.FlowtallyTcxNobtfSets,
+		p.FlowtallyTcxSets,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
+		p.FlowtallyXdp61Sets,
 		p.FlowtallyXdpOne,
+		p.FlowtallyXdpSets,
 	)
 }
 

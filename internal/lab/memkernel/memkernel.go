@@ -110,7 +110,7 @@ type hook struct {
 	id    int
 	index int // of the interface; 0: detached
 	at    kernel.Hook
-	maps  [3]*memory // counters, entries, meta
+	maps  [4]*memory // counters, entries, meta, members; the last may be nil
 	held  int        // descriptors
 	pin   string     // path
 }
@@ -388,7 +388,7 @@ func (p *Process) Attach(at kernel.Hook) (link.Link, error) {
 		}
 		k.id = h.next
 		h.next++
-		k.maps = [3]*memory{p.maps["counters"], p.maps["entries"], p.maps["meta"]}
+		k.maps = [4]*memory{p.maps["counters"], p.maps["entries"], p.maps["meta"], p.maps["members"]}
 		h.objects[k.id] = k
 		h.attached = append(h.attached, k)
 		return nil
@@ -456,6 +456,7 @@ func (l *openLink) Update(*ebpf.Program) error {
 		if l.index == 0 {
 			return unix.ENOLINK
 		}
+		l.maps[3] = l.p.maps["members"]
 		return nil
 	})
 }
@@ -735,7 +736,11 @@ func (h *Host) Pass(name string, egress bool, packet Packet) (seen int, dropped 
 
 // count is the program.
 func (k *hook) count(packet Packet) (drop bool, err error) {
-	counters, decide, err := xdp.SimulatedOver(k.maps[0].value, k.maps[1].value, k.maps[2].value)
+	var members []byte
+	if m := k.maps[3]; m != nil {
+		members = m.value
+	}
+	counters, decide, err := xdp.SimulatedOver(k.maps[0].value, k.maps[1].value, k.maps[2].value, members)
 	if err != nil {
 		return false, err
 	}
