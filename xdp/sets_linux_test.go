@@ -546,12 +546,22 @@ func TestSetOverARestartMissesNoElement(t *testing.T) {
 	sent, stop := run(t, w.Far, 0x0a000001)
 	awaitSent(t, sent, 1000)
 	for round := range 4 {
+		loads := uint64(0)
+		if round == 2 { // the next process is of another build: it loads its own programs for these sets
+			dp.mu.Lock()
+			dp.meta.clearLoaded()
+			dp.mu.Unlock()
+			loads = 1
+		}
 		if err := dp.Close(); err != nil {
 			t.Fatal(err)
 		}
 		awaitSent(t, sent, 500)
 		if dp, err = Open(o); err != nil {
 			t.Fatal(err)
+		}
+		if got := dp.Stats().Programs; got != loads {
+			t.Errorf("round %d: %d programs were loaded, want %d", round, got, loads)
 		}
 		if list := dp.Sets(); len(list) != 2 || list[0].Name != "ban" || !list[0].Adopted || list[1].Name != "more" || !list[1].Adopted {
 			t.Fatalf("round %d: adopted %+v", round, list)
