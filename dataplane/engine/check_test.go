@@ -43,3 +43,21 @@ func TestCheckRefusesMoreRulesThanXDPHolds(t *testing.T) {
 		})
 	}
 }
+
+// A named set has no rules yet, and none may be left out without a word.
+func TestCheckRefusesNamedSets(t *testing.T) {
+	cfg := dataplane.Config{Flows: []flow.Flow{{Name: "ban", Match: match(t, "ipv4 src @blocklist")}}}
+	_, planErr := Plan(cfg)
+	_, hiddenErr := Hidden(cfg)
+	for _, err := range []error{Check(cfg), planErr, hiddenErr} {
+		if err == nil || !errors.Is(err, flow.ErrInvalid) {
+			t.Errorf("error %v, want ErrInvalid", err)
+			continue
+		}
+		for _, part := range []string{`flow "ban"`, "@blocklist", "ipv4.src", "write the elements into the match"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not say %q", err, part)
+			}
+		}
+	}
+}

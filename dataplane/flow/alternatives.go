@@ -10,7 +10,7 @@ const mostAlternatives = 4096
 // itself alone as an alternative.
 //
 // The sets of several fields multiply. Alternatives fails with [ErrInvalid], as [Match.Validate] does, if m stands for more
-// than 4,096 plain matches.
+// than 4,096 plain matches. It fails in the same way if m has a named set, whose elements no match has.
 func (m Match) Alternatives() ([]Match, error) {
 	if !m.anyChoice() {
 		return []Match{m}, nil
@@ -18,10 +18,14 @@ func (m Match) Alternatives() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("taking sets apart: %w", err)
 	}
+	if err := m.RefuseNamedSets(); err != nil {
+		return nil, err
+	}
 	return m.alternatives(), nil
 }
 
-// alternatives is Alternatives for a valid match with a choice. The results share no memory with m, nor with one another.
+// alternatives is Alternatives for a valid match with a choice, and without a named set. The results share no memory with m, nor
+// with one another.
 func (m *Match) alternatives() []Match {
 	out := m.alternativesOfLevel()
 	for inner := range m.inners() {

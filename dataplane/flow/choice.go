@@ -10,12 +10,15 @@ import (
 //
 // The match must have the clause, and leave the field itself empty. A field has one choice at most. The order of choices
 // and of values does not matter, and values may overlap: [Match.Equal] and [Match.String] put them in order.
+//
+// With Set, the values are the elements of a named set ("ipv4 src @blocklist"), and Values is empty.
 type Choice struct {
 	Clause string // as in the text form: "tcp"
 	Tag    int    // the index in VLAN; 0 for other clauses
 	Field  string // as in the text form: "dport"
 	Not    bool
 	Values []Value
+	Set    string // see [ValidateSetName]; only for src and dst of ipv4 and ipv6
 }
 
 // Value is a value of a [Choice]. It works like [Port] for a field of any width: if Last is not 0, it matches the range from
@@ -31,9 +34,9 @@ func (v Value) holds(n Number) bool {
 	return n.and(v.Mask) == v.Value
 }
 
-// holds reports whether c matches a field with this number.
+// holds reports whether c matches a field with this number. A named set may have any number.
 func (c *Choice) holds(n Number) bool {
-	return slices.ContainsFunc(c.Values, func(v Value) bool { return v.holds(n) }) != c.Not
+	return c.Set != "" || slices.ContainsFunc(c.Values, func(v Value) bool { return v.holds(n) }) != c.Not
 }
 
 // choice returns the choice for a field, or nil if the match has none.
@@ -122,8 +125,8 @@ func (m *Match) canonicalLevel() Match {
 	out.Choices = nil
 	for _, c := range m.Choices {
 		f, ref := c.fieldOf(), c.in(&out)
-		if ref == nil || !f.hasChoices() || len(c.Values) > mostValues {
-			out.Choices = append(out.Choices, c) // check reports it
+		if ref == nil || !f.hasChoices() || len(c.Values) > mostValues || c.Set != "" {
+			out.Choices = append(out.Choices, c) // a named set, or check reports it
 			continue
 		}
 		c.Values = f.canonicalValues(c.Values)
@@ -151,7 +154,8 @@ func (c *Choice) fieldIndex() int {
 }
 
 func sameChoice(a, b Choice) bool {
-	return a.Clause == b.Clause && a.Tag == b.Tag && a.Field == b.Field && a.Not == b.Not && slices.Equal(a.Values, b.Values)
+	return a.Clause == b.Clause && a.Tag == b.Tag && a.Field == b.Field && a.Not == b.Not && a.Set == b.Set &&
+		slices.Equal(a.Values, b.Values)
 }
 
 // holdsAlone reports whether the field can have the value without a choice and is written the same. A mask on a part of a byte is

@@ -42,6 +42,10 @@ func (m *Match) checkChoices(bad func(field, cause, fix string)) {
 
 // check checks the values of a choice.
 func (c *Choice) check(f *field, bad func(cause, fix string)) {
+	if c.Set != "" {
+		c.checkNamed(f, bad)
+		return
+	}
 	switch n := len(c.Values); {
 	case n == 0:
 		bad("the set is empty", "put a value into it, or leave the field out")

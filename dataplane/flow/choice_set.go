@@ -115,9 +115,12 @@ type valueSet struct {
 }
 
 // setOf returns the numbers of a choice. ok is false if an exclusion takes more than most masks, as only masks that leave bits
-// in between free can. inRanges says whether values of fields without ranges may be spans, too: that is fast to compare, but
-// the prefixes of neighbours would be many masks for a classifier, where exact values are one.
+// in between free can, and of a named set. inRanges says whether values of fields without ranges may be spans, too: that is fast to
+// compare, but the prefixes of neighbours would be many masks for a classifier, where exact values are one.
 func (f *field) setOf(c *Choice, most int, inRanges bool) (s valueSet, ok bool) {
+	if c.Set != "" {
+		return valueSet{}, false
+	}
 	// Overlap comes here for each pair of flows, with sets of any size.
 	all := whole(f.bits)
 	s.spans = make([]span, 0, len(c.Values))
@@ -197,7 +200,7 @@ func prefixes(width int, s span) func(yield func(Value) bool) {
 }
 
 // pieces returns values that the field itself can hold, of which no two have a number in common, and which together are the
-// numbers of the choice. ok is false if there are more than most.
+// numbers of the choice. ok is false if there are more than most, and for a named set.
 func (f *field) pieces(c *Choice, most int) (out []Value, ok bool) {
 	set, ok := f.setOf(c, most, f.hasRanges())
 	if !ok {

@@ -75,6 +75,11 @@ func TestSetsAreWrittenInOrderAndReadBackEqual(t *testing.T) {
 		{"mplsudp label {16, 17} sctp", ""}, // an error, below
 		{"ipv4 src {1.2.3.4, 1.2.3.6} vxlan vni {5, 7} inner ipv4 dst != 10.0.0.0/8 tcp dport {80, 443}", ""},
 		{"gre key != 0 inner udp sport {1, 3}", ""},
+		{"ipv4 src @blocklist", ""},
+		{"ipv4 dst @b src @a.1_2-3 tcp dport {80, 22}", "ipv4 src @a.1_2-3 dst @b tcp dport {22, 80}"},
+		{"ipv4 src !=@blocklist", "ipv4 src != @blocklist"},
+		{"ipv6 src != @src dst @dst", ""}, // words of the grammar are names, too
+		{"ipv4 src @a vxlan vni {5, 7} inner ipv6 dst != @a", ""},
 	} {
 		m, err := flow.ParseMatch(c.text)
 		if strings.HasSuffix(c.text, "80 udp") || strings.HasSuffix(c.text, "sctp") {
@@ -145,6 +150,21 @@ func TestMistakesInSetsNameTheValueAndItsPlace(t *testing.T) {
 		{"udp dport {1, 2} incomplete", []string{`incomplete@17|is not there`}},
 		{"ipv4 frag {first, later}", []string{`{first,@10|no such kind of fragment|make a flow of each`}},
 		{"ipv4 frag != no", []string{`!=@10|no such kind of fragment`}},
+		{"tcp dport @ports", []string{`@ports@10|only src and dst of ipv4 and ipv6 take a named set|write the values, as in dport {a, b}`}},
+		{"tcp dport != @ports", []string{`@ports@13|only src and dst of ipv4 and ipv6`}},
+		{"arp sender @hosts", []string{`@hosts@11|only src and dst of ipv4 and ipv6`}},
+		{"eth src @macs", []string{`@macs@8|only src and dst of ipv4 and ipv6`}},
+		{"ipv4 frag @later", []string{`@later@10|no such kind of fragment`}},
+		{"ipv4 src @", []string{`@@9|the set has no name`}},
+		{"ipv4 src @-a", []string{`@-a@9|starts with '-'|a letter or a digit`}},
+		{"ipv4 src @a:b", []string{`@a:b@9|holds ':'|letters, digits and . _ - only`}},
+		{"ipv4 src @a,@b", []string{`@a,@b@9|one named set|make a flow of each`}},
+		{"ipv4 src {@a}", []string{`@a@10|a named set stands alone|did you mean "src @a"?`}},
+		{"ipv4 src {10.0.0.1, @a}", []string{`@a@20|a named set stands alone|add the values to the set`}},
+		{"ipv4 src 10.0.0.1,@a", []string{`@a@18|a named set stands alone`}},
+		{"tcp dport {80, @a}", []string{`@a@15|stands alone|only src and dst`}},
+		{"ipv4 src @a src @b", []string{`src@12|given twice`}},
+		{"ipv4 src @" + strings.Repeat("a", 64), []string{"@" + strings.Repeat("a", 64) + "@9|longer than 63 bytes|shorten it"}},
 	} {
 		m, err := flow.ParseMatch(c.text)
 		var errs flow.ParseErrors
@@ -201,6 +221,9 @@ func TestChoicesOfProgramsAreChecked(t *testing.T) {
 		{"a mask too wide", tcp(flow.Choice{Clause: "tcp", Field: "dport", Values: []flow.Value{{Mask: flow.Number{Lo: 1 << 16}}}}), map[string]string{"tcp.dport": "does not fit in 16 bits"}},
 		{"a range of flags", tcp(flow.Choice{Clause: "tcp", Field: "flags", Values: []flow.Value{{Last: flow.Number{Lo: 3}}}}), map[string]string{"tcp.flags": "no ranges"}},
 		{"backwards", tcp(flow.Choice{Clause: "tcp", Field: "dport", Values: []flow.Value{{Value: flow.Number{Lo: 3}, Last: flow.Number{Lo: 2}}}}), map[string]string{"tcp.dport": "backwards"}},
+		{"a set of ports with a name", tcp(flow.Choice{Clause: "tcp", Field: "dport", Set: "a"}), map[string]string{"tcp.dport": "only src and dst of ipv4 and ipv6"}},
+		{"a name and values", flow.Match{IPv4: &flow.IPv4{}, Choices: []flow.Choice{{Clause: "ipv4", Field: "src", Set: "a", Values: many[:1]}}}, map[string]string{"ipv4.src": "values and a named set"}},
+		{"no name of a set", flow.Match{IPv4: &flow.IPv4{}, Choices: []flow.Choice{{Clause: "ipv4", Field: "src", Set: "a b"}}}, map[string]string{"ipv4.src": "holds ' '"}},
 		{"inside", flow.Match{GRE: &flow.GRE{Inner: &flow.Match{TCP: &flow.TCP{}, Choices: []flow.Choice{{Clause: "tcp", Field: "dport"}}}}}, map[string]string{"gre.inner.tcp.dport": "empty"}},
 	} {
 		got := fieldErrors(t, c.match.Validate())

@@ -2,11 +2,14 @@ package flow
 
 import "bytes"
 
-// appendChoice appends a choice as text: {22, 80}, != 80, != {22, 80}, 10-20 for a range that the field cannot hold, or {8/0x38}
-// for such a mask.
+// appendChoice appends a choice as text: {22, 80}, != 80, != {22, 80}, @blocklist, 10-20 for a range that the field cannot hold, or
+// {8/0x38} for such a mask.
 func (f *field) appendChoice(text []byte, c *Choice) []byte {
 	if c.Not {
 		text = append(text, "!= "...)
+	}
+	if c.Set != "" {
+		return append(append(text, namedSet), c.Set...)
 	}
 	one := newFull()
 	ref := f.ref(one, 0)

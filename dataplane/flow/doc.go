@@ -48,10 +48,11 @@
 //
 // In the place of a number, port, addr, mac or flags there may be several, or those to exclude ([Choice]):
 //
-//	set     = [ "!=" ] ( "{" list "}" | list ) .
+//	set     = [ "!=" ] ( "{" list "}" | list | "@" name ) .
 //	list    = element { "," element } .               without braces not for flags, where "," joins names
 //	element = number | port | addr | mac | flags | first "-" last .
 //	first, last                                       of numbers and addresses: 10.0.0.5-10.0.0.9
+//	name                                              of a set, for src and dst of ipv4 and ipv6: @blocklist
 //
 // A field with a set is present, and it has one of the values, or with "!=" none of them: tcp dport {22, 80, 8000-8080},
 // ipv4 src != 10.0.0.0/8. Within braces "|" joins flags: {syn, syn|ack}. White space may stand around "!=", "," and braces.

@@ -9,9 +9,15 @@ import (
 // choices draws sets for some of the fields of which m asks for no value.
 func choices(t *rapid.T, m *flow.Match) {
 	add := func(clause string, tag int, field string, bits int, free bool) {
-		if free && rapid.IntRange(0, 7).Draw(t, "set") == 0 {
-			m.Choices = append(m.Choices, choice(t, clause, tag, field, bits))
+		if !free || rapid.IntRange(0, 7).Draw(t, "set") != 0 {
+			return
 		}
+		c := choice(t, clause, tag, field, bits)
+		if clause[:2] == "ip" && (field == "src" || field == "dst") && rapid.IntRange(0, 3).Draw(t, "named") == 0 {
+			c.Values = nil
+			c.Set = rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,62}`).Draw(t, "name")
+		}
+		m.Choices = append(m.Choices, c)
 	}
 	if e := m.Eth; e != nil {
 		add("eth", 0, "src", 48, e.Src.Mask == [6]byte{})

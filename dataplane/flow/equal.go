@@ -4,7 +4,8 @@ import "slices"
 
 // Equal reports whether two matches have the same clauses with the same values.
 //
-// Choices are equal if they have the same values in any order; values that others contain do not count.
+// Choices are equal if they have the same values in any order; values that others contain do not count. Those of named sets are
+// equal if the names are, whatever elements the sets have.
 func (m Match) Equal(other Match) bool {
 	if !m.anyChoice() && !other.anyChoice() {
 		return sameMatch(&m, &other)

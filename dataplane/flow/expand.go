@@ -13,13 +13,17 @@ const mostExpanded = 1024
 // matches select the same packets as m, and no packet matches two of them. They share no memory with m.
 //
 // Each range becomes the fewest masks that cover it, at most 30. Several sets and ranges multiply, and Expand fails with
-// [ErrInvalid] beyond 1024 matches. If m matches a tunnel over UDP, the result also has the port of the tunnel in UDP.
+// [ErrInvalid] beyond 1024 matches, and for a match with a named set. If m matches a tunnel over UDP, the result also has the
+// port of the tunnel in UDP.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
 	}
 	if !m.anyChoice() {
 		return m.expandRanges(mostExpanded)
+	}
+	if err := m.RefuseNamedSets(); err != nil {
+		return nil, err
 	}
 
 	var out []Match

@@ -14,19 +14,18 @@ func (f *field) foreignValue(text, next string) (suggestion string, taken bool) 
 		operand, taken = next, true
 	}
 	isSet := f.hasChoices() && strings.ContainsAny(operand, "{,")
+	isRight := f.accepts(operand) || f.takesNamedSets() && isNamedSet(operand)
 	switch {
-	case operator == "!=" && f.hasChoices() && f.accepts(operand):
+	case operator == "!=" && f.hasChoices() && isRight:
 		return meant(f.name + " != " + operand), taken
 	case operator == "!=" && isSet:
 		return "write the operator as !=, as in " + f.name + " != {a, b}", taken
 	case operator == "!=":
 		return excludesNothing, taken
-	case operator == "=" && f.accepts(operand):
+	case operator == "=" && isRight:
 		return meant(f.name + " " + operand), taken
 	case operator == "=" && isSet:
 		return "leave the operator out, as in " + f.name + " {a, b}", taken
-	case strings.HasPrefix(text, "@"):
-		return "a set has no name: write its values, as in " + f.name + " {a, b}", taken
 	case operator != "":
 		return f.compared(operator, operand), taken
 	case strings.HasPrefix(text, "{"):

@@ -10,19 +10,22 @@ import (
 // notEqual excludes the values behind it.
 const notEqual = "!="
 
-// isSet reports whether the next word begins a set, a range that the field itself cannot hold, or either of them behind "!=".
+// isSet reports whether the next word begins a set, names one, or is a range that the field itself cannot hold, also behind "!=".
 func (p *parser) isSet(f *field) bool {
 	text := p.words[p.at].text
 	switch {
 	case !f.hasChoices():
 		return false
-	case strings.HasPrefix(text, notEqual) || strings.HasPrefix(text, "{"):
+	case strings.HasPrefix(text, notEqual) || strings.HasPrefix(text, "{") || isNamedSet(text):
 		return true
 	case f.hasLists() && (strings.Contains(text, ",") || p.at+1 < len(p.words) && strings.HasPrefix(p.words[p.at+1].text, ",")):
 		return true
 	}
 	return !f.isPort() && f.isRange(text)
 }
+
+// isNamedSet reports whether the text begins as the name of a set does.
+func isNamedSet(text string) bool { return text != "" && text[0] == namedSet }
 
 // hasLists reports whether a comma separates values of the field also without braces. In TCP flags it joins flags.
 func (f *field) hasLists() bool {
@@ -54,18 +57,31 @@ type element struct {
 	index  int // of the word that it begins in
 }
 
-// set parses a set of values, or a single value behind "!=".
+// set parses a set of values, the name of a set, or a single value behind "!=".
 func (p *parser) set(open fields, f *field) {
 	c := Choice{Clause: open.clause.name, Tag: open.tag, Field: f.name}
 	s := &setReader{p: p, f: f, word: p.at}
 	before := len(p.errs)
 	var names []icmpName
-	elements := s.read(&c.Not)
+	var elements []element
+	switch isNot, ok := s.operator(); {
+	case !ok:
+	case isNamedSet(p.words[s.word].text[s.at:]):
+		c.Not = isNot
+		c.Set = s.name()
+	default:
+		c.Not = isNot
+		elements = s.read()
+	}
 	p.at = s.word
 
 	scratch := newFull()
 	ref := f.ref(scratch, 0)
 	for i, e := range elements {
+		if isNamedSet(e.text) {
+			p.failAt(e, "a named set stands alone, and not among values", s.alone(e, elements))
+			continue
+		}
 		if _, isName := icmpTypes[e.text]; isName && f.isICMPType() {
 			names = append(names, icmpName{name: e.text, match: open.match, at: e, set: true, value: len(c.Values)})
 			c.Values = append(c.Values, Value{})
@@ -157,20 +173,54 @@ type setReader struct {
 	comma    bool     // the last thing was a comma
 }
 
-// read returns the elements, and leaves word behind the set. It reports mistakes of the set itself.
-func (s *setReader) read(not *bool) []element {
+// operator reads "!=" if it comes next. It reports a mistake, and ok is false, if no value follows.
+func (s *setReader) operator() (isNot, ok bool) {
 	words := s.p.words
-	if strings.HasPrefix(words[s.word].text, notEqual) {
-		*not = true
-		if s.at = len(notEqual); s.at == len(words[s.word].text) {
-			s.word, s.at = s.word+1, 0
-		}
-		if s.word == len(words) || s.isKeyword() {
-			s.p.fail(s.word, fmt.Sprintf("expected %s after %q", s.f.expects(), notEqual), "")
-			return nil
-		}
+	if !strings.HasPrefix(words[s.word].text, notEqual) {
+		return false, true
 	}
-	if strings.HasPrefix(words[s.word].text[s.at:], "{") {
+	if s.at = len(notEqual); s.at == len(words[s.word].text) {
+		s.word, s.at = s.word+1, 0
+	}
+	if s.word == len(words) || s.isKeyword() {
+		s.p.fail(s.word, fmt.Sprintf("expected %s after %q", s.f.expects(), notEqual), "")
+		return true, false
+	}
+	return true, true
+}
+
+// name reads the name of a set. It reports a mistake if the field cannot have it.
+func (s *setReader) name() string {
+	w := s.p.words[s.word]
+	e := element{w.text[s.at:], w.offset + s.at, s.word}
+	s.word++
+	name := e.text[1:]
+	cause, fix := checkSetName(name)
+	switch {
+	case !s.f.takesNamedSets():
+		s.p.failAt(e, fmt.Sprintf("%s; expected %s after %q", onlyAddresses, s.f.expects(), s.f.name), "write the values, as in "+s.f.name+" {a, b}")
+	case strings.ContainsAny(name, ",{}"):
+		s.p.failAt(e, "a field takes one named set, without braces", "put the elements of all into one set, or make a flow of each")
+	case cause != "":
+		s.p.failAt(e, cause, fix)
+	}
+	return name
+}
+
+// alone proposes what to write for a named set that stands among values.
+func (s *setReader) alone(e element, elements []element) string {
+	switch {
+	case !s.f.takesNamedSets():
+		return onlyAddresses
+	case len(elements) == 1:
+		return fmt.Sprintf("did you mean %q?", s.f.name+" "+clip(e.text))
+	}
+	return "add the values to the set, or make a flow of them"
+}
+
+// read returns the elements, and leaves word behind the set. It reports mistakes of the set itself.
+func (s *setReader) read() []element {
+	if strings.HasPrefix(s.p.words[s.word].text[s.at:], "{") {
 		return s.braces()
 	}
 	return s.list()

@@ -422,7 +422,7 @@ func FuzzParseMatch(f *testing.F) {
 		"vxlan vni 5 inner eth src 02:00:00:00:00:00/ff:00:00:00:00:00 icmp type 8", "gre key 7/0xff inner any",
 		"ipv6 ipip inner ipv4 udp dport 1-9", "udp sport 7 geneve vni 5/0xff inner vlan id 9", "gtpu teid 0x1000 inner ipv6", "mplsudp label 16 bos 1 inner any",
 		"ipv6 src ::1/::ff label 0x1 nexthdr 0 tclass 1/1 hoplimit 3", "ipv4 frag any proto 47", "inner inner", "ipv4 src src",
-		"tcp dport != 80", "tcp dport { 80, 443 } udp", "tcp flags {syn, syn|ack} dport 1-2,!={", "ipv4 src 10.0.0.5-10.0.0.9 ttl != 3-5", "vlan id {1,0/1,}", "udp sport 7-7", "ipv4 dscp ef arp op 1 tcp", "dport!=80 tcp dport>=65535 sport <0",
+		"tcp dport != 80", "tcp dport { 80, 443 } udp", "tcp flags {syn, syn|ack} dport 1-2,!={", "ipv4 src 10.0.0.5-10.0.0.9 ttl != 3-5", "vlan id {1,0/1,}", "udp sport 7-7", "ipv4 dscp ef arp op 1 tcp", "dport!=80 tcp dport>=65535 sport <0", "ipv4 src @a dst != @b.c", "ipv6 src {@a, ::1} gre inner ipv4 dst @",
 	} {
 		f.Add(text)
 	}

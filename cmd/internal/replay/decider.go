@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -31,8 +32,14 @@ type Decider struct {
 }
 
 // NewDecider loads the flows into the classifier. If this process cannot load BPF, for want of a privilege or of a kernel
-// feature, the linear matcher decides, and NoBPF returns the reason. Too many flows for the classifier are an error.
+// feature, the linear matcher decides, and NoBPF returns the reason. Too many flows for the classifier are an error, and so is a
+// flow with a named set, whose elements nobody has told.
 func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
+	for _, f := range flows {
+		if err := f.Match.RefuseNamedSets(); err != nil {
+			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
+		}
+	}
 	d := &Decider{flows: flows, linear: oracle.New(flows), others: make([]Count, len(flows))}
 	d.class, d.noBPF = xdp.NewClassifier(flows, log)
 	if d.noBPF == nil {

@@ -183,6 +183,20 @@ func TestReplayOfASilentPipeEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Neither the classifier nor the linear matcher knows the elements. Without BPF, too, the flows are refused.
+func TestFlowsWithNamedSetsAreRefused(t *testing.T) {
+	for _, text := range []string{"ipv4 src @blocklist", "gre inner ipv6 dst != @blocklist"} {
+		d, err := NewDecider(flows(t, "any", text), nil)
+		if err == nil {
+			t.Errorf("%s is taken: %v", text, d.Close())
+			continue
+		}
+		if !strings.Contains(err.Error(), `flow "f1"`) || !strings.Contains(err.Error(), "@blocklist") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // FuzzRun checks that any input yields an error or counts, and that each record is counted by a flow or unmatched.
 func FuzzRun(f *testing.F) {
 	need.BPF(f)

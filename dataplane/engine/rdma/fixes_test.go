@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -56,4 +57,16 @@ func TestReadErrorsEndByThemselves(t *testing.T) {
 	lab.Eventually(t, "the end of the condition", func() bool { return len(b.Conditions()) == 0 })
 	n.set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
 	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
+}
+
+// A device has no named sets, and its rules must not leave one out.
+func TestNamedSetsAreRefused(t *testing.T) {
+	for _, by := range []steeringAPI{withVerbs, withDevX} {
+		for _, text := range []string{"ipv4 src @blocklist", "ipv6 dst != @blocklist", "vxlan inner ipv4 src @blocklist"} {
+			rules, err := ruleMatches(flow.MustParse("m", text).Match, by)
+			if !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), "@blocklist") || len(rules) > 0 {
+				t.Errorf("%s: %d rules, error %v", text, len(rules), err)
+			}
+		}
+	}
 }
