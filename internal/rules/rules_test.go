@@ -101,6 +101,7 @@ func TestImportsFollowTheTableOfPackages(t *testing.T) {
 		"internal/inject":            {"dataplane/engine/backend", "internal/space", "internal/tick"},
 		"internal/insn":              {},
 		"internal/kernel":            {"xdp/links"},
+		"internal/setfile":           {},
 		"internal/space":             {},
 		"internal/spelling":          {},
 		"dataplane/engine/catalogue": {"dataplane", "dataplane/engine/backend", "dataplane/engine/live", "dataplane/engine/poll", "internal/space", "shm"},
@@ -118,7 +119,7 @@ func TestImportsFollowTheTableOfPackages(t *testing.T) {
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "internal/genl", "internal/kernel", "internal/tick", "probe", "shm", "xdp", "xdp/links"},
 		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/confine", "internal/hosted", "internal/trust", "plugin/internal/child", "plugin/internal/logwire", "plugin/internal/queue", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
-		"configs":                    {"dataplane", "dataplane/flow", "internal/spelling", "internal/trust"}, // whose files root includes
+		"configs":                    {"dataplane", "dataplane/flow", "internal/setfile", "internal/spelling", "internal/trust"}, // whose files root includes
 		"internal/oracle":            {"dataplane/flow"},
 		"internal/tick":              {},
 		"internal/trust":             {},
