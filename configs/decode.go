@@ -29,7 +29,9 @@ type decoder struct {
 	wrong    map[*yaml.Node]bool // keys and values with a mistake
 	opened   *os.File            // the file; nil for text, which cannot include files
 	included []*fragment
-	paths    []string // of included files and directories
+	paths    []string // of included files and directories, and of the files of sets
+	notes    []Note
+	anySet   bool // flows may name sets that the text does not define
 }
 
 // These limit the work on a file that is wrong everywhere.

@@ -23,6 +23,17 @@
 //	  ipv4:
 //	  vxlan: {vni: 5, inner: {tcp: {dport: 80}}}
 //
+// # Sets
+//
+// A set has its elements in the configuration, in a file, or in both:
+//
+//	sets:
+//	  blocklist: {file: block.txt, elements: [10.0.0.0/8, "2001:db8::/32"]}
+//	flows:
+//	  - {name: blocked, match: ipv4 src @blocklist}
+//
+// In a mapping the name of a set is quoted: a value of YAML cannot begin with @.
+//
 // # Addresses of queue pairs
 //
 // Write the address of a peer as `flowtally queue-pairs list` prints it, or as a mapping of its fields:

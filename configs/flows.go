@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -26,6 +27,9 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 		d.in = element{"flows", i}
 		before := d.count
 		f := r.read(n)
+		if !d.anySet {
+			d.knowsSets(f, cfg.Sets, r.at["match"])
+		}
 
 		if there, twice := first[f.Name]; twice && f.Name != "" {
 			d.bad(r.at["name"], fmt.Sprintf(": flow %q is there already, %s", clip(f.Name), there.from(d)), "rename one of them")
@@ -42,6 +46,21 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 			cfg.Flows = append(cfg.Flows, f)
 		}
 	})
+}
+
+// knowsSets reports a set that a flow names and the configuration lacks. n is the match.
+func (d *decoder) knowsSets(f flow.Flow, sets []dataplane.Set, n *yaml.Node) {
+	var bad *flow.FieldError
+	if !errors.As(dataplane.KnowsSets(sets, f), &bad) {
+		return
+	}
+	words := split(n.Value) // none of a mapping
+	at := slices.IndexFunc(words, func(w string) bool { return strings.HasSuffix(bad.Cause, " "+strings.TrimPrefix(w, "!=")) })
+	if at < 0 {
+		d.bad(n, ".match: "+bad.Cause, bad.Fix)
+		return
+	}
+	d.badWord(spot{n, words, at}, ".match", &flow.ParseError{Word: words[at], Message: bad.Cause, Suggestion: bad.Fix}, 0)
 }
 
 // reach reports a flow that no interface can count.

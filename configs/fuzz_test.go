@@ -22,7 +22,7 @@ import (
 )
 
 // addresses are compared whole: they have no fields to look into.
-var addresses = cmpopts.EquateComparable(netip.Addr{})
+var addresses = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
 func checkRoundTrip(t *rapid.T) {
 	word := func(label string, words ...string) string { return rapid.SampledFrom(words).Draw(t, label) }
@@ -75,6 +75,14 @@ func checkRoundTrip(t *rapid.T) {
 		if rapid.Bool().Draw(t, "labelled") {
 			f.Labels = map[string]string{word("key", "k", "true", "_1", "null"): rapid.SampledFrom([]string{"", "~", "a: b", "é", " ", "#x", "<<"}).Draw(t, "label")}
 		}
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "sets") {
+		s := dataplane.Set{Name: word("set", "null", "1e3", "yes", "0x1", "A.-_") + fmt.Sprint(i)}
+		for _, text := range rapid.SampledFrom([][]string{nil, {"0.0.0.0/0"}, {"1.2.3.4/32", "10.0.0.0/8", "::/128", "::1/128", "2001:db8::/32"}}).Draw(t, "elements") {
+			s.Elements = append(s.Elements, netip.MustParsePrefix(text))
+		}
+		cfg.Sets = append(cfg.Sets, s)
+		cfg.Flows = append(cfg.Flows, flow.MustParse("named/"+s.Name, "ipv4 src @"+s.Name+" dst != @"+s.Name))
 	}
 	cfg.Mirror.LiveMode = rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o660, 0o666, 0o200}).Draw(t, "live mode")
 	cfg.Mirror.LiveGroup = rapid.SampledFrom([]string{"", "0", "readers", "~"}).Draw(t, "live group")

@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errUntrusted = errors.New("it is not included")
+	errUntrusted = errors.New("it is not read")
 	errIrregular = errors.New("it is neither a regular file nor a directory")
 	errOfKernel  = errors.New("it is a file that the kernel makes, as those of /proc and /sys")
 	errTooMuch   = fmt.Errorf("the included files have more than %d MiB", mostBytes>>20)
@@ -51,7 +51,7 @@ type include struct {
 // Of a directory it reads the *.yaml files in the order of their names.
 func (d *decoder) include(n *yaml.Node) []*fragment {
 	in := &include{main: d.file, allowed: d.allowed}
-	defer func() { d.paths = in.paths }()
+	defer func() { d.paths = append(d.paths, in.paths...) }()
 	if d.opened != nil {
 		var err error
 		if in.open, err = newOpener(d.opened); err == nil {

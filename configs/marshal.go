@@ -51,6 +51,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 	for _, in := range cfg.Interfaces {
 		out.Interfaces = append(out.Interfaces, interfaceToYAML(in))
 	}
+	out.Sets = setsToYAML(cfg.Sets)
 	for _, f := range cfg.Flows {
 		out.Flows = append(out.Flows, flowToYAML(f))
 	}
@@ -162,6 +163,7 @@ type configYAML struct {
 	Poll       pollYAML   `yaml:"poll,omitempty"`
 	XDP        xdpYAML    `yaml:"xdp,omitempty"`
 	RDMA       rdmaYAML   `yaml:"rdma,omitempty"`
+	Sets       *yaml.Node `yaml:"sets,omitempty"`
 	Flows      []flowYAML `yaml:"flows,omitempty"`
 
 	QueuePairs []queuePairYAML `yaml:"queue_pairs,omitempty"`

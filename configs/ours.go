@@ -12,7 +12,7 @@ import (
 // A file with one of these fields is a configuration.
 var (
 	mainFields = []string{
-		"instance", "backend", "start", "include", "interfaces", "mirror", "poll", "xdp", "rdma", "flows", "queue_pairs", "words",
+		"instance", "backend", "start", "include", "interfaces", "mirror", "poll", "xdp", "rdma", "sets", "flows", "queue_pairs", "words",
 	}
 	fragmentFields = []string{"interfaces", "flows", "queue_pairs"}
 	flowFields     = []string{"name", "match", "priority", "direction", "action", "interface", "backend", "latency", "labels"}

@@ -26,20 +26,33 @@ func Load(path string) (dataplane.Config, error) {
 // LoadFiles is like [Load], and also returns the paths of all files and directories it has read, even on error, so that
 // the caller can watch them for changes.
 func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
+	l, err := LoadNoted(path)
+	return l.Config, l.Paths, err
+}
+
+// Loaded is what [LoadNoted] has read.
+type Loaded struct {
+	Config dataplane.Config
+	Paths  []string // as of LoadFiles
+	Notes  []Note
+}
+
+// LoadNoted is like [LoadFiles], and also returns notes about the configuration.
+func LoadNoted(path string) (Loaded, error) {
 	// Keep the descriptor open for include, which must check the owner of the same file that was read.
 	f, err := os.Open(path)
 	if err != nil {
-		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
+		return Loaded{}, fmt.Errorf("reading configuration: %w", err)
 	}
 	defer f.Close()
 	data, err := readAll(f, mostBytes)
 	if err != nil {
-		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
+		return Loaded{}, fmt.Errorf("reading configuration: %w", err)
 	}
 	d := newDecoder(path, data, mainFields)
 	d.opened = f
-	cfg, err = d.parse()
-	return cfg, append([]string{path}, d.paths...), err
+	cfg, err := d.parse()
+	return Loaded{Config: cfg, Paths: append([]string{path}, d.paths...), Notes: d.notes}, err
 }
 
 // readAll reads a file, and fails if it is longer than most bytes.
@@ -81,6 +94,7 @@ func (d *decoder) parse() (dataplane.Config, error) {
 // ParseFlows decodes a list of flows, with or without the key "flows:" of a configuration. A mistake is an *[Error].
 func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
 	d := newDecoder(name, data, append([]string{"flows"}, flowFields...))
+	d.anySet = true // those of the instance that the flows are for
 	var cfg dataplane.Config
 	first := make(map[string]place)
 	root := d.tree()
@@ -176,6 +190,8 @@ func (d *decoder) badYAML(err error) {
 	line := bad.Mark.Line
 	suggestion := ""
 	switch {
+	case strings.Contains(msg, "cannot start any token") && strings.Contains(d.src.line(line), "@"):
+		suggestion = `quote a value that begins with @, as "@blocklist"`
 	case strings.Contains(d.src.line(line), "\t"):
 		suggestion = "indent with spaces: YAML takes no tabs there"
 	case strings.Contains(msg, "found multiple"):

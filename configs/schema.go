@@ -34,7 +34,7 @@ const (
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	main := &fragment{decoder: d}
 	files := []*fragment{main}
-	var words *yaml.Node
+	var words, sets *yaml.Node
 	simulated := false // backend sim, or a backend that could not be decoded and might be sim
 	d.mapping(n, "the configuration",
 		entry{"instance", func(_, v *yaml.Node) { d.instance(v, &cfg.Instance) }},
@@ -49,6 +49,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		entry{"poll", func(_, v *yaml.Node) { d.poll(v, &cfg.Poll) }},
 		entry{"xdp", func(_, v *yaml.Node) { d.xdp(v, &cfg.XDP) }},
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
+		entry{"sets", func(_, v *yaml.Node) { sets = v }},
 		entry{"flows", func(_, v *yaml.Node) { main.flows = v }},
 		entry{"queue_pairs", func(_, v *yaml.Node) { main.pairs = v }},
 		entry{"words", func(_, v *yaml.Node) {
@@ -57,12 +58,15 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		}},
 	)
 
-	// The order matters. Flows refer to interfaces, and queue pairs and words share their names with flows.
+	// The order matters. Flows refer to interfaces and sets, and queue pairs and words share their names with flows.
+	if sets != nil {
+		d.sets(sets, cfg)
+	}
 	sure := entries(files, cfg)
 	for _, err := range cfg.WordsErrors() {
 		d.bad(words, err.Error(), "see docs/embedding.md")
 	}
-	d.included = files[1:]
+	d.included = append(d.included, files[1:]...)
 
 	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {
 		return

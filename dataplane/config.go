@@ -27,6 +27,9 @@ type Config struct {
 	// [StartStrict].
 	Start StartMode
 
+	// Sets of addresses that flows name.
+	Sets []Set
+
 	// Flows to count from the start. [Service.AddFlows] and [Service.SetFlows] change them later.
 	Flows []flow.Flow
 

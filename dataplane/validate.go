@@ -87,6 +87,7 @@ func (c Config) Validate() error {
 	if !slices.Contains([]StartMode{"", StartStrict, StartDegraded}, c.Start) {
 		errs.add("start %q: use strict or degraded", c.Start)
 	}
+	errs.checkSets(c.Sets)
 	errs.checkFlows(c)
 	for _, err := range c.QueuePairErrors() {
 		errs = append(errs, err)
@@ -115,7 +116,7 @@ func (p *problems) checkInterfaces(list []Interface) {
 	}
 }
 
-// checkFlows checks each flow, that its name is unique, and that an interface can count it.
+// checkFlows checks each flow, that its name is unique, that the sets it names are defined, and that an interface can count it.
 func (p *problems) checkFlows(c Config) {
 	defined := make(map[string]bool, len(c.Flows))
 	for _, f := range c.Flows {
@@ -124,6 +125,7 @@ func (p *problems) checkFlows(c Config) {
 			p.add("flow %q: defined twice; rename one", f.Name)
 		}
 		defined[f.Name] = true
+		p.note(KnowsSets(c.Sets, f))
 		p.note(ReachesInterface(c.Interfaces, f))
 	}
 }

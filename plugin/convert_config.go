@@ -21,10 +21,15 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	sets, err := setsToProto(c.Sets)
+	if err != nil {
+		return nil, err
+	}
 	out := &pluginv1.Config{
 		Instance:   c.Instance,
 		Backend:    string(c.Backend),
 		Start:      string(c.Start),
+		Sets:       sets,
 		Flows:      flows,
 		QueuePairs: pairs,
 		Words:      c.Words,
@@ -103,10 +108,13 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	note(err)
 	pairs, err := queuePairsFromProto(p.QueuePairs, num)
 	note(err)
+	sets, err := setsFromProto(p.Sets)
+	note(err)
 	c := dataplane.Config{
 		Instance:   p.Instance,
 		Backend:    flow.Backend(p.Backend),
 		Start:      dataplane.StartMode(p.Start),
+		Sets:       sets,
 		Flows:      flows,
 		QueuePairs: pairs,
 		Words:      p.Words,

@@ -14,7 +14,7 @@ import (
 )
 
 // addresses are compared whole: they have no fields to look into.
-var addresses = cmpopts.EquateComparable(netip.Addr{})
+var addresses = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
 func drawAddress(t *rapid.T) dataplane.QueuePairAddress {
 	a := dataplane.QueuePairAddress{

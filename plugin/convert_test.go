@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ var matchTexts = []string{
 	"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",
 	"icmp type 8", "ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", "gre key 7 inner ipv6", "ipv6 ipip inner ipv4 dst 10.0.0.1", "geneve vni 5 inner eth", "gtpu teid 0x00001000 inner any", "mplsudp label 16 bos 1",
 	"tcp dport {22, 80, 8000-8080} flags {syn, syn|ack}", "ipv4 src != {10.0.0.0/8, 192.168.0.0/16}", "gre inner ipv6 src 2001:db8::5-2001:db8::9",
+	"ipv4 src @blocklist dst != @allow.1",
 	"eth dst 02:00:00:00:00:01 type 0x88cc", "ipv4 proto 47 tos 0x10/0xfc ttl 64 frag later",
 }
 
@@ -83,6 +85,9 @@ func TestConfigCrossesTheWireUnchanged(t *testing.T) {
 				Direction: rapid.SampledFrom(append(dataplane.InterfaceDirections(), "", "?")).Draw(t, "only"),
 			})
 		}
+		for range rapid.IntRange(0, 3).Draw(t, "sets") {
+			want.Sets = append(want.Sets, drawSet(t))
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "flows") {
 			want.Flows = append(want.Flows, drawFlow(t))
 		}
@@ -107,6 +112,46 @@ func TestConfigCrossesTheWireUnchanged(t *testing.T) {
 			t.Fatalf("config changed (-sent +received):\n%s", diff)
 		}
 	})
+}
+
+// drawSet draws a set, whose elements are in the order of the wire: those of IPv4 first.
+func drawSet(t *rapid.T) dataplane.Set {
+	s := dataplane.Set{Name: rapid.StringMatching(`[a-z0-9][a-z0-9._-]{0,8}`).Draw(t, "set")}
+	for _, bytes := range []int{4, 16} {
+		for range rapid.IntRange(0, 3).Draw(t, "elements") {
+			a, _ := netip.AddrFromSlice(rapid.SliceOfN(rapid.Byte(), bytes, bytes).Draw(t, "address"))
+			p, _ := a.Prefix(rapid.IntRange(0, 8*bytes).Draw(t, "bits"))
+			s.Elements = append(s.Elements, p)
+		}
+	}
+	return s
+}
+
+// A message of another program may have anything in the place of elements.
+func TestWrongSetsOfTheWireAreRefused(t *testing.T) {
+	for name, s := range map[string]*pluginv1.Set{
+		"no set":             nil,
+		"half an element":    {Name: "a", Ipv4: []byte{10, 0, 0, 0, 8, 10}},
+		"a long prefix":      {Name: "a", Ipv4: []byte{10, 0, 0, 0, 33}},
+		"a long prefix of 6": {Name: "a", Ipv6: append(make([]byte, 16), 129)},
+		"bits behind one":    {Name: "a", Ipv4: []byte{10, 0, 0, 1, 8}},
+		"no name":            {},
+		"a long name":        {Name: strings.Repeat("n", 1<<20)},
+	} {
+		_, err := configFromProto(&pluginv1.Config{Sets: []*pluginv1.Set{s}})
+		if !errors.Is(err, dataplane.ErrInvalid) || len(err.Error()) > 8<<10 {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+	for name, s := range map[string]dataplane.Set{
+		"no name":              {},
+		"bits behind a prefix": {Name: "a", Elements: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}},
+		"no prefix":            {Name: "a", Elements: make([]netip.Prefix, 1)},
+	} {
+		if _, err := configToProto(dataplane.Config{Sets: []dataplane.Set{s}}); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestAnswersCrossTheWireUnchanged(t *testing.T) {
@@ -290,13 +335,15 @@ func FuzzConfig(f *testing.F) {
 }
 
 // No counter value crosses the boundary: the only 64-bit numbers are settings, a process, the number of lost events,
-// the cost of a change of source, the estimated cost of a packet, and the results of one call's posted operations.
+// the cost of a change of source, the estimated cost of a packet, and the results of one call's posted operations; the only
+// bytes are the elements of sets.
 func TestProtocolCarriesNoCounts(t *testing.T) {
 	allowed := map[string]bool{
 		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true, "idle_period_ns": true,
 		"cpu": true, "max_flows": true, "worst_cost": true, "pid": true, "lost": true,
 		"gid_index": true, "send_depth": true, "receives": true, "message_size": true, "addr": true, "outstanding": true,
 		"nodes": true, "rules": true, "ns": true, "count": true, "ended_completed": true, "ended_errors": true, "commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
+		"ipv4": true, "ipv6": true,
 	}
 	messages := pluginv1.File_plugin_proto_v1_flowtally_proto.Messages()
 	for i := range messages.Len() {

@@ -271,6 +271,7 @@ func TestAddFlowsIsAllOrNothing(t *testing.T) {
 		{"two of one name", nil, []flow.Flow{{Name: "b"}, {Name: "b"}}, dataplane.ErrExists},
 		{"one has no name", nil, []flow.Flow{{Name: "b"}, {}}, dataplane.ErrInvalid},
 		{"an interface that the instance has not", nil, []flow.Flow{{Name: "b", Interface: "eth9"}}, dataplane.ErrInvalid},
+		{"a set that the instance has not", nil, []flow.Flow{{Name: "b", Match: match(t, "ipv4 src @blocklist")}}, dataplane.ErrInvalid},
 		{"the backend refuses", errors.New("table is full"), []flow.Flow{{Name: "b"}}, dataplane.ErrUnplaced},
 	}
 	for _, tt := range tests {

@@ -158,7 +158,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 	return out, errors.Join(append(errs, e.allow(flows, e.cfg.Interfaces))...)
 }
 
-// allow checks flows against the instance, and against the interfaces that it has or will have.
+// allow checks flows against the instance and its sets, and against the interfaces that it has or will have.
 func (e *Engine) allow(flows []flow.Flow, interfaces []dataplane.Interface) error {
 	var errs []error
 	for _, f := range flows {
@@ -167,6 +167,9 @@ func (e *Engine) allow(flows []flow.Flow, interfaces []dataplane.Interface) erro
 		}
 		if err := dataplane.ReachesInterface(interfaces, f); err != nil {
 			errs = append(errs, err)
+		}
+		if err := dataplane.KnowsSets(e.cfg.Sets, f); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", dataplane.ErrInvalid, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -21,7 +21,7 @@ import (
 // checkConfig verifies a configuration and names every mistake. In JSON the mistakes are part of the output. Otherwise
 // they are the error with which flowtally run would end.
 func (c *checkCmd) checkConfig(env *Env) error {
-	cfg, plan, problems, err := c.verify(env)
+	cfg, notes, plan, problems, err := c.verify(env)
 	if len(problems) > 0 && c.json() {
 		if err := printConfigJSON(env.Stdout, c.Config, problems, nil, nil); err != nil {
 			return err
@@ -32,7 +32,7 @@ func (c *checkCmd) checkConfig(env *Env) error {
 		return err
 	}
 
-	warnings := configWarnings(cfg)
+	warnings := append(configWarnings(cfg), noteWarnings(notes))
 	if c.json() {
 		return printConfigJSON(env.Stdout, c.Config, nil, slices.Concat(warnings...), costOf(cfg, plan))
 	}
@@ -49,12 +49,12 @@ func (c *checkCmd) checkConfig(env *Env) error {
 
 // verify reads the configuration and plans its classifier. An error in the configuration comes with its list of problems;
 // problems is empty for an unreadable file.
-func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, problems []configs.Problem, err error) {
-	if cfg, err = loadConfig(env.Context, c.Config); err != nil {
+func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, notes []configs.Note, plan *xdp.Plan, problems []configs.Problem, err error) {
+	if cfg, notes, err = loadNoted(env.Context, c.Config); err != nil {
 		if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
 			problems = mistakes.Problems
 		}
-		return cfg, nil, problems, &usageError{err}
+		return cfg, nil, nil, problems, &usageError{err}
 	}
 
 	if err = engine.Check(cfg); err == nil {
@@ -63,12 +63,12 @@ func (c *checkCmd) verify(env *Env) (cfg dataplane.Config, plan *xdp.Plan, probl
 	}
 	switch {
 	case err == nil:
-		return cfg, plan, nil, nil
+		return cfg, notes, plan, nil, nil
 	case errors.Is(err, env.Context.Err()):
-		return cfg, nil, nil, fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
+		return cfg, nil, nil, nil, fmt.Errorf("%s: computing the classifier: %w", c.Config, err)
 	}
 	problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
-	return cfg, nil, problems, &usageError{fmt.Errorf("%s: %w", c.Config, err)}
+	return cfg, nil, nil, problems, &usageError{fmt.Errorf("%s: %w", c.Config, err)}
 }
 
 // countedBy says how much a configuration counts, for example "2 queue pairs, 3 flows on 1 interface".

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/flowtally/flowtally/cmd/internal/reload"
+	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -103,7 +104,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 
 // configure returns the configuration of the file, or of the flags that replace a file, with the name of the instance.
 func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
-	cfg, err := c.load(env.Context)
+	cfg, err := c.load(env)
 	if err != nil {
 		return cfg, err
 	}
@@ -117,12 +118,16 @@ func (c *runCmd) configure(env *Env) (dataplane.Config, error) {
 }
 
 // load reads --config, or makes a configuration of --interface, --flow and --backend.
-func (c *runCmd) load(ctx context.Context) (cfg dataplane.Config, err error) {
+func (c *runCmd) load(env *Env) (cfg dataplane.Config, err error) {
 	switch quick := len(c.Interface) > 0 || len(c.Flow) > 0 || c.Backend != "auto"; {
 	case c.Config != "" && quick:
 		return cfg, errors.New("--config excludes --interface, --flow and --backend, which stand for a file")
 	case c.Config != "":
-		cfg, err = loadConfig(ctx, c.Config)
+		var notes []configs.Note
+		cfg, notes, err = loadNoted(env.Context, c.Config)
+		for _, n := range notes {
+			env.Logger.Warn("configuration: "+n.Text, "object", n.Object, "try", n.Suggestion)
+		}
 	case quick:
 		cfg, err = c.quick()
 	default:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -31,6 +32,14 @@ func configWarnings(cfg dataplane.Config) [][]warningJSON {
 		missingOnHost(cfg),
 		stackedInterfaces(cfg),
 	}
+}
+
+// noteWarnings returns the notes of the decoder.
+func noteWarnings(notes []configs.Note) (out []warningJSON) {
+	for _, n := range notes {
+		out = append(out, warningJSON(n))
+	}
+	return out
 }
 
 // mostWarnings is the most warnings of a kind to print. Each of thousands of flows may have one.

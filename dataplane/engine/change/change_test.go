@@ -2,6 +2,7 @@ package change
 
 import (
 	"errors"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,7 +74,11 @@ func TestSettingsListsChangesOrDemandsARestart(t *testing.T) {
 		f(&to)
 		return to
 	}
+	sets := func(element string) dataplane.Config {
+		return dataplane.Config{Sets: []dataplane.Set{{Name: "a", Elements: []netip.Prefix{netip.MustParsePrefix(element)}}}}
+	}
 	for _, c := range []struct {
+		from    dataplane.Config // left out: from
 		to      dataplane.Config
 		changes string
 		refused string
@@ -92,12 +97,21 @@ func TestSettingsListsChangesOrDemandsARestart(t *testing.T) {
 		{to: change(func(c *dataplane.Config) {
 			c.Interfaces = []dataplane.Interface{{Name: "eth0", Mode: "native", Direction: "both"}, {Name: "en*", Direction: "egress", Optional: true}}
 		}), changes: "~ setting interfaces: [eth0] -> [eth0=native, en* egress optional]\n"},
+		{to: change(func(c *dataplane.Config) {
+			c.Sets = []dataplane.Set{{Name: "b"}, {Name: "a", Elements: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+		}), refused: "needs a restart: sets ([] -> [a of 1, b of 0])"},
+		{from: sets("10.0.0.0/8"), to: sets("10.0.0.0/8")},
+		{from: sets("10.0.0.0/8"), to: sets("11.0.0.0/8"), refused: "needs a restart: sets ([a of 1] -> [a of 1] with other elements)"},
 		{to: change(func(c *dataplane.Config) { c.Interfaces = nil }), refused: "needs a restart: interfaces ([eth0] -> [])"},
 		{to: change(func(c *dataplane.Config) {
 			c.Poll.Period, c.RDMA.Steal, c.Mirror.Mode, c.Backend = time.Millisecond, true, 0o600, "xdp"
 		}), refused: `needs a restart: backend ("" -> xdp), mirror.mode (0644 -> 0600), rdma.steal (false -> true)`},
 	} {
-		changes, err := Settings(from, c.to)
+		before := from
+		if c.from.Sets != nil {
+			before = c.from
+		}
+		changes, err := Settings(before, c.to)
 		got := dataplane.Difference{Settings: changes}.String()
 		if got != c.changes || (err == nil) != (c.refused == "") || err != nil && (err.Error() != c.refused || !errors.Is(err, dataplane.ErrRestart)) {
 			t.Errorf("changes %q, error %v; want %q, %q", got, err, c.changes, c.refused)

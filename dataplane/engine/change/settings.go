@@ -49,6 +49,7 @@ func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
 // normal fills in the defaults that the engine leaves to its parts, and drops what does not count as a setting.
 func normal(c dataplane.Config) dataplane.Config {
 	c.Flows = nil // not a setting
+	c.Sets = slices.SortedFunc(slices.Values(c.Sets), func(a, b dataplane.Set) int { return cmp.Compare(a.Name, b.Name) })
 	c.Words = slices.Sorted(slices.Values(c.Words))
 	c.Start = cmp.Or(c.Start, dataplane.StartStrict)
 	c.Poll.Period = cmp.Or(c.Poll.Period, dataplane.DefaultPollPeriod)
@@ -78,10 +79,22 @@ func compare(prefix string, a, b reflect.Value, differ func(name, a, b string)) 
 		case x.Kind() == reflect.Struct:
 			compare(name+".", x, y, differ)
 		case x.Kind() == reflect.Slice && x.Len() == 0 && y.Len() == 0:
+		case x.Type() == reflect.TypeFor[[]dataplane.Set](): // DeepEqual would look into each of a million addresses
+			from, to := settingText(x), settingText(y)
+			if from == to {
+				to += " with other elements"
+			}
+			if p, q := x.Interface().([]dataplane.Set), y.Interface().([]dataplane.Set); !slices.EqualFunc(p, q, sameSet) {
+				differ(name, from, to)
+			}
 		case !reflect.DeepEqual(x.Interface(), y.Interface()):
 			differ(name, settingText(x), settingText(y))
 		}
 	}
+}
+
+func sameSet(a, b dataplane.Set) bool {
+	return a.Name == b.Name && slices.Equal(a.Elements, b.Elements)
 }
 
 // settingName returns the name of a Config field in a configuration file: "max_flows" for "MaxFlows".
@@ -115,6 +128,12 @@ func settingText(v reflect.Value) string {
 			names[i] = interfaceText(n)
 		}
 		return "[" + strings.Join(names, ", ") + "]"
+	case []dataplane.Set:
+		sets := make([]string, len(x))
+		for i, s := range x {
+			sets[i] = fmt.Sprintf("%s of %d", s.Name, len(s.Elements))
+		}
+		return "[" + strings.Join(sets, ", ") + "]"
 	case []dataplane.QueuePair:
 		names := make([]string, len(x))
 		for i, q := range x {
