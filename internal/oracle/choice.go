@@ -3,7 +3,7 @@ package oracle
 import "github.com/flowtally/flowtally/dataplane/flow"
 
 // matchChoices looks at each set of values as it is written. It must not use flow.Match.Alternatives, which the classifiers do.
-func matchChoices(m *flow.Match, h *headers) bool {
+func matchChoices(m *flow.Match, h *headers, sets sets) bool {
 	for _, c := range m.Choices {
 		n, present := h.number(c.Clause, c.Tag, c.Field)
 		if !present {
@@ -12,6 +12,9 @@ func matchChoices(m *flow.Match, h *headers) bool {
 		has := false
 		for _, v := range c.Values {
 			has = has || valueMatch(n, v)
+		}
+		if c.Set != "" {
+			has = sets.has(c.Set, address(c.Clause, n))
 		}
 		if has == c.Not {
 			return false

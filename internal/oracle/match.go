@@ -3,7 +3,7 @@ package oracle
 import "github.com/flowtally/flowtally/dataplane/flow"
 
 // matches reports whether a packet with these headers has every layer of a match.
-func matches(m *flow.Match, h *headers) bool {
+func matches(m *flow.Match, h *headers, sets sets) bool {
 	return matchEth(m, h) &&
 		matchVLAN(m, h) &&
 		matchMPLS(m, h) &&
@@ -16,13 +16,13 @@ func matches(m *flow.Match, h *headers) bool {
 		matchICMP(m, h) &&
 		matchESP(m, h) &&
 		matchAH(m, h) &&
-		matchVXLAN(m, h) &&
-		matchGRE(m, h) &&
-		matchIPIP(m, h) &&
-		matchGeneve(m, h) &&
-		matchGTPU(m, h) &&
-		matchMPLSUDP(m, h) &&
-		matchChoices(m, h) &&
+		matchVXLAN(m, h, sets) &&
+		matchGRE(m, h, sets) &&
+		matchIPIP(m, h, sets) &&
+		matchGeneve(m, h, sets) &&
+		matchGTPU(m, h, sets) &&
+		matchMPLSUDP(m, h, sets) &&
+		matchChoices(m, h, sets) &&
 		(!m.Incomplete || h.incomplete())
 }
 
@@ -186,7 +186,7 @@ func matchAH(m *flow.Match, h *headers) bool {
 	return h.ip4 != nil && h.upper == 51 && (m.AH.SPI.Mask == 0 || h.spi != nil && fieldMatch(*h.spi, m.AH.SPI))
 }
 
-func matchVXLAN(m *flow.Match, h *headers) bool {
+func matchVXLAN(m *flow.Match, h *headers, sets sets) bool {
 	want := m.VXLAN
 	switch {
 	case want == nil:
@@ -197,10 +197,10 @@ func matchVXLAN(m *flow.Match, h *headers) bool {
 		return true
 	}
 	return h.vxlan != nil && fieldMatch(h.vxlan.key, want.VNI) &&
-		(want.Inner == nil || matches(want.Inner, h.vxlan.inner))
+		(want.Inner == nil || matches(want.Inner, h.vxlan.inner, sets))
 }
 
-func matchGRE(m *flow.Match, h *headers) bool {
+func matchGRE(m *flow.Match, h *headers, sets sets) bool {
 	want := m.GRE
 	switch {
 	case want == nil:
@@ -214,10 +214,10 @@ func matchGRE(m *flow.Match, h *headers) bool {
 	case want.Key.Mask != 0 && (!h.gre.hasKey || !fieldMatch(h.gre.key, want.Key)):
 		return false
 	}
-	return want.Inner == nil || matches(want.Inner, h.gre.inner)
+	return want.Inner == nil || matches(want.Inner, h.gre.inner, sets)
 }
 
-func matchIPIP(m *flow.Match, h *headers) bool {
+func matchIPIP(m *flow.Match, h *headers, sets sets) bool {
 	want := m.IPIP
 	switch {
 	case want == nil:
@@ -227,10 +227,10 @@ func matchIPIP(m *flow.Match, h *headers) bool {
 	case want.Inner == nil:
 		return true
 	}
-	return h.ipip != nil && matches(want.Inner, h.ipip.inner)
+	return h.ipip != nil && matches(want.Inner, h.ipip.inner, sets)
 }
 
-func matchGeneve(m *flow.Match, h *headers) bool {
+func matchGeneve(m *flow.Match, h *headers, sets sets) bool {
 	want := m.Geneve
 	switch {
 	case want == nil:
@@ -241,10 +241,10 @@ func matchGeneve(m *flow.Match, h *headers) bool {
 		return true
 	}
 	return h.geneve != nil && fieldMatch(h.geneve.key, want.VNI) &&
-		(want.Inner == nil || matches(want.Inner, h.geneve.inner))
+		(want.Inner == nil || matches(want.Inner, h.geneve.inner, sets))
 }
 
-func matchGTPU(m *flow.Match, h *headers) bool {
+func matchGTPU(m *flow.Match, h *headers, sets sets) bool {
 	want := m.GTPU
 	switch {
 	case want == nil:
@@ -255,10 +255,10 @@ func matchGTPU(m *flow.Match, h *headers) bool {
 		return true
 	}
 	return h.gtpu != nil && fieldMatch(h.gtpu.key, want.TEID) &&
-		(want.Inner == nil || matches(want.Inner, h.gtpu.inner))
+		(want.Inner == nil || matches(want.Inner, h.gtpu.inner, sets))
 }
 
-func matchMPLSUDP(m *flow.Match, h *headers) bool {
+func matchMPLSUDP(m *flow.Match, h *headers, sets sets) bool {
 	want := m.MPLSUDP
 	switch {
 	case want == nil:
@@ -269,7 +269,7 @@ func matchMPLSUDP(m *flow.Match, h *headers) bool {
 		return true
 	}
 	return h.mplsudp != nil && matchEntry(&want.MPLS, &h.mplsudp.entry) &&
-		(want.Inner == nil || matches(want.Inner, h.mplsudp.inner))
+		(want.Inner == nil || matches(want.Inner, h.mplsudp.inner, sets))
 }
 
 // udpTo reports whether the packet is UDP to a port.
