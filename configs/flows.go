@@ -27,7 +27,7 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first ma
 		d.in = element{"flows", i}
 		before := d.count
 		f := r.read(n)
-		if !d.anySet {
+		if !d.anySet && d.count < mostProblems {
 			d.knowsSets(f, cfg.Sets, r.at["match"])
 		}
 

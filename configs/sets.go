@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -49,10 +50,9 @@ func (d *decoder) sets(n *yaml.Node, cfg *dataplane.Config) {
 		if len(r.elements) > r.most {
 			d.bad(key, fmt.Sprintf("%s has more than %d elements", what, r.most), setFix(r.most))
 		}
-		// A set with a mistake is there, too, for the flows that name it.
-		s := dataplane.Set{Name: key.Value, Elements: r.merged()}
-		left -= len(s.Elements)
-		cfg.Sets = append(cfg.Sets, s)
+		// Keep a wrong set: otherwise each flow that names it is reported, too.
+		left = max(0, left-len(r.elements)) // what was read takes memory and time, also what others contain
+		cfg.Sets = append(cfg.Sets, dataplane.Set{Name: key.Value, Elements: r.merged()})
 	})
 }
 
@@ -123,10 +123,11 @@ func (r *setReader) file(n *yaml.Node, what string) {
 // merged returns the elements in order, without those that others contain.
 func (r *setReader) merged() []netip.Prefix {
 	all := len(r.elements)
-	merged, left, shown := setfile.Merge(r.elements)
-	if left == 0 {
+	merged, contained, shown := setfile.Merge(r.elements)
+	if contained == 0 {
 		return merged
 	}
+	merged = slices.Clone(merged) // the list may be much longer
 	var b strings.Builder
 	for i, s := range shown {
 		if i > 0 {
@@ -138,10 +139,10 @@ func (r *setReader) merged() []netip.Prefix {
 			fmt.Fprintf(&b, "%s in %s", setfile.Text(s.Element), setfile.Text(s.In))
 		}
 	}
-	if more := left - len(shown); more > 0 {
+	if more := contained - len(shown); more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)
 	}
-	r.note(fmt.Sprintf("left out %d of %d elements, which others contain: %s", left, all, b.String()), "remove them from the list")
+	r.note(fmt.Sprintf("left out %d of %d elements, which others contain: %s", contained, all, b.String()), "remove them from the list")
 	return merged
 }
 
@@ -204,8 +205,8 @@ func (s *setFiles) read(path string, most int) (*setfile.File, error) {
 	return found, nil
 }
 
-// mistakes reports the mistakes in a file. The path may lead to any file of the host, such as a private key. So no word of a file is
-// shown that has no element, and no word of a tool at its begin.
+// mistakes reports the mistakes in a file. The path may lead to any file of the host, such as a private key. So a file is quoted only
+// if it has an element, or begins with a tool's keyword.
 func (s *setFiles) mistakes(path string, found *setfile.File) {
 	if len(found.Mistakes) == 0 {
 		return

@@ -36,10 +36,17 @@ func setsToProto(sets []dataplane.Set) ([]*pluginv1.Set, error) {
 
 // setsFromProto validates the sets, as flowsFromProto does the flows.
 func setsFromProto(in []*pluginv1.Set) ([]dataplane.Set, error) {
+	if len(in) > dataplane.MostSets {
+		return nil, invalid("sets: %d of them: at most %d", len(in), dataplane.MostSets)
+	}
 	var out []dataplane.Set
+	left := dataplane.MostElementsOfAll
 	for i, p := range in {
 		if p == nil {
 			return nil, invalid("set %d: no set in the message", i)
+		}
+		if left -= len(p.Ipv4)/elementBytes4 + len(p.Ipv6)/elementBytes6; left < 0 {
+			return nil, invalid("sets: more than %d elements together", dataplane.MostElementsOfAll)
 		}
 		if len(p.Name) > maxName {
 			return nil, invalid("set %d: a name of %d bytes is too long: use %d at most", i, len(p.Name), maxName)

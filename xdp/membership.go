@@ -190,7 +190,8 @@ func (dp *Datapath) bitOf(name string, f Field) (int, error) {
 		}
 	}
 	if free < 0 {
-		return 0, fmt.Errorf("%w: programs ask for %d fields of outer headers and %d of inner ones", ErrFull, outerPairs, innerPairs)
+		where := []string{"outer", "inner"}[level]
+		return 0, fmt.Errorf("%w: all %d pairs of a set and a field of %s headers are taken: close a set", ErrFull, mostPairs[level], where)
 	}
 
 	if dp.asks(level, free) {

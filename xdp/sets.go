@@ -231,22 +231,18 @@ func (dp *Datapath) AddMembers(set string, elements ...netip.Prefix) (added int,
 		return 0, fmt.Errorf("adding %d elements to set %s: %w", len(elements), set, err)
 	}
 
-	var fresh, left []netip.Prefix
+	full := false
 	err = dp.changeMembers(set, func(s *memberSet) error {
-		fresh, left, err = dp.fill(s, elements)
+		added, full, err = dp.fill(s, elements)
 		return err
 	})
-	if err == nil && len(left) > 0 {
-		added, err = dp.growSet(set, left, false)
-		if err != nil {
-			_, undone := dp.RemoveMembers(set, fresh...)
-			err = errors.Join(err, undone)
-		}
+	if err == nil && full {
+		added, err = dp.growSet(set, elements, false)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("adding %d elements to set %s: %w", len(elements), set, err)
 	}
-	return len(fresh) + added, nil
+	return added, nil
 }
 
 // RemoveMembers removes elements from a set. It returns how many of them the set had. What other elements cover stays in the set. When
@@ -277,7 +273,7 @@ func (dp *Datapath) ReplaceMembers(set string, elements []netip.Prefix) error {
 	for _, p := range elements {
 		wanted[p.Masked()] = true
 	}
-	var fresh, left []netip.Prefix
+	full := false
 	err = dp.changeMembers(set, func(s *memberSet) error {
 		var gone []netip.Prefix
 		for p := range s.filled.All() {
@@ -285,17 +281,14 @@ func (dp *Datapath) ReplaceMembers(set string, elements []netip.Prefix) error {
 				gone = append(gone, p)
 			}
 		}
-		if fresh, left, err = dp.fill(s, elements); err != nil || len(left) > 0 {
+		if _, full, err = dp.fill(s, elements); err != nil || full {
 			return err
 		}
 		_, err = dp.empty(s, gone)
 		return err
 	})
-	if err == nil && len(left) > 0 { // a memory for the new elements alone takes the place of this one
-		if _, err = dp.growSet(set, elements, true); err != nil {
-			_, undone := dp.RemoveMembers(set, fresh...)
-			err = errors.Join(err, undone)
-		}
+	if err == nil && full { // a memory for the new elements alone takes the place of this one
+		_, err = dp.growSet(set, elements, true)
 	}
 	if err != nil {
 		return fmt.Errorf("replacing set %s by %d elements: %w", set, len(elements), err)
@@ -355,8 +348,10 @@ func (dp *Datapath) changeMembers(name string, change func(*memberSet) error) er
 	return err
 }
 
-// fill adds elements, and returns those that are new. If the set is full, it returns those that are left. The caller holds sets.mu.
-func (dp *Datapath) fill(s *memberSet, elements []netip.Prefix) (fresh, left []netip.Prefix, err error) {
+// fill adds elements, and returns how many of them are new. If the set has no room for all, it is full, and has the elements of before.
+// The caller holds sets.mu: nobody else is told meanwhile that an element is there which goes again.
+func (dp *Datapath) fill(s *memberSet, elements []netip.Prefix) (added int, full bool, err error) {
+	var fresh []netip.Prefix
 	waited := false
 	for i := 0; i < len(elements); {
 		is, err := s.filled.Add(elements[i])
@@ -364,20 +359,21 @@ func (dp *Datapath) fill(s *memberSet, elements []netip.Prefix) (fresh, left []n
 		case errors.Is(err, members.ErrFull) && !waited: // memory of removed elements may wait to be freed
 			waited = true
 			if err := dp.settle(s); err != nil {
-				return fresh, nil, err
+				return len(fresh), false, err
 			}
 			continue
 		case errors.Is(err, members.ErrFull):
-			return fresh, elements[i:], nil
+			_, err := dp.empty(s, fresh)
+			return 0, err == nil, err
 		case err != nil:
-			return fresh, nil, err
+			return len(fresh), false, err
 		}
 		if is {
 			fresh = append(fresh, elements[i])
 		}
 		i++
 	}
-	return fresh, nil, nil
+	return len(fresh), false, nil
 }
 
 // empty removes elements, and returns how many the set had. The caller holds sets.mu.

@@ -87,6 +87,41 @@ func TestSetThatCannotGrowStaysAsItIs(t *testing.T) {
 	check(1 + len(many))
 }
 
+// A call that finds no room waits for other changes until the set may grow. Meanwhile nobody may be told that its elements are there,
+// since they go again if the set cannot grow.
+func TestAFullSetHasNoNewElementUntilItHasGrown(t *testing.T) {
+	dp := openTest(t, Options{MaxRules: 256})
+	mustOpen(t, dp, SetSpec{Name: "ban", Elements: []netip.Prefix{bannedHost}})
+	changes := func() uint64 {
+		dp.sets.mu.Lock()
+		defer dp.sets.mu.Unlock()
+		return dp.sets.byName["ban"].changes
+	}
+	many := randomHosts(seed.Rand(t), 2000)
+	before := changes()
+
+	dp.changes.Lock()
+	done := make(chan error, 1)
+	go func() {
+		_, err := dp.AddMembers("ban", many...)
+		done <- err
+	}()
+	for changes() == before {
+		time.Sleep(time.Millisecond)
+	}
+	if got, err := dp.Members("ban"); err != nil || len(got) != 1 {
+		t.Errorf("%d elements before the set has grown, want 1: %v", len(got), err)
+	}
+	dp.changes.Unlock()
+
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got, err := dp.Members("ban"); err != nil || len(got) != 1+len(many) {
+		t.Errorf("%d elements, want %d: %v", len(got), 1+len(many), err)
+	}
+}
+
 // A call that cannot wait for running programs does not say that the change applies to every packet.
 func TestChangeOfASetWaitsForRunningPrograms(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})
@@ -206,7 +241,7 @@ func TestChangesOfManyCallersAreAllThere(t *testing.T) {
 // FLOWTALLY_MEMBERS=1e6 prints the figures of docs/classifier.md.
 func TestElementsOfAGreatSetTakeFewBytes(t *testing.T) {
 	rng := seed.Rand(t)
-	n := times.Of(t, "FLOWTALLY_MEMBERS", 50_000, 50_000)
+	n := times.Of(t, "FLOWTALLY_MEMBERS", 200_000, 200_000)
 	dp := openTest(t, Options{MaxRules: 256})
 	single := mustCounter(t, dp, "single")
 	flow := exact4(0x0a000001, 2, 3, 4, single)

@@ -767,6 +767,9 @@ func TestTheMostSetsOfAPacketLoadAndOneMoreIsRefused(t *testing.T) {
 	if err := dp.OpenSets(SetSpec{Name: "huge", Room: members.Shape{IPv4: members.MostElements + 1}}); !errors.Is(err, ErrFull) {
 		t.Errorf("a set without bounds: %v", err)
 	}
+	if err := dp.OpenSets(SetSpec{Name: "less than empty", Room: members.Shape{IPv6: -1}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a set of less than no room: %v", err)
+	}
 	r := Rule{Counter: 0}
 	r.Key.Out.Flags, r.Mask.Out.Flags = FlagIPv4, FlagIPv4
 	r.Mask.In.Label[0] = 0x80

@@ -167,7 +167,7 @@ func (dp *Datapath) growSet(name string, elements []netip.Prefix, only bool) (ad
 	}
 	before := s.filled.Len()
 	shape, err := roomFor(all, s.shape)
-	if err == nil && shape == s.shape {
+	if err == nil && shape == s.shape && !only {
 		shape, err = twice(shape) // keys that crowd one place of a table may fill a set with room
 	}
 	for err == nil {
@@ -218,6 +218,9 @@ func roomFor(elements iter.Seq[netip.Prefix], room members.Shape) (members.Shape
 		default:
 			n.IPv4++
 		}
+	}
+	if _, err := fitting(room); err != nil {
+		return room, err
 	}
 	grown := func(room, n int) int {
 		if n <= room {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -9,11 +10,19 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Check finds more rules than the tables of XDP hold, in a valid configuration.
+// Check finds flows that no backend counts, and more rules than the tables of XDP hold, in a valid configuration.
 // It includes flows of backend auto, which have rules in XDP also while a device counts them: New
 // refuses them on a host without RDMA. Check calls neither the kernel nor a device.
 func Check(cfg dataplane.Config) error {
 	cfg = withDefaults(cfg)
+	for _, f := range cfg.Flows {
+		if slices.Equal(candidates(cmp.Or(f.Backend, cfg.Backend)), []string{"sim"}) {
+			continue
+		}
+		if err := f.Match.RefuseNamedSets(); err != nil {
+			return fmt.Errorf("flow %q: %w", f.Name, err)
+		}
+	}
 	return xdp.Check(flowsOfXDP(cfg), cfg.XDP.MaxFlows)
 }
 

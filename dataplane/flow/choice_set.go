@@ -114,8 +114,8 @@ type valueSet struct {
 	masks []Value // may have numbers in common
 }
 
-// setOf returns the numbers of a choice. ok is false if an exclusion takes more than most masks, as only masks that leave bits
-// in between free can, and of a named set. inRanges says whether values of fields without ranges may be spans, too: that is fast to
+// setOf returns the numbers of a choice. ok is false for a named set, and if an exclusion needs more than most masks, as only masks
+// that leave bits in between free can. inRanges says whether values of fields without ranges may be spans, too: that is fast to
 // compare, but the prefixes of neighbours would be many masks for a classifier, where exact values are one.
 func (f *field) setOf(c *Choice, most int, inRanges bool) (s valueSet, ok bool) {
 	if c.Set != "" {

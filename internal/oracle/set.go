@@ -21,7 +21,7 @@ func (s sets) has(name string, a netip.Addr) bool {
 	return set.has(a)
 }
 
-// set has the elements of a set. It is asked for the prefix of an address of each length that an element has.
+// set looks an address up once for each length that an element has.
 type set struct {
 	elements map[netip.Prefix]bool
 	lengths  map[int][]int // by the bits of an address

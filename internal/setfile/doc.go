@@ -6,6 +6,5 @@
 //
 // An element is an address, a prefix or first-last, of IPv4 or IPv6.
 //
-// Whoever writes such a file may be a stranger. [Read] takes memory for the elements and for one word, whatever the file has, and
-// panics at nothing.
+// The file may be hostile: [Read] never panics, and holds only the elements and one word.
 package setfile

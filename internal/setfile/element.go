@@ -57,7 +57,7 @@ func parsePrefix(text string, slash int) (netip.Prefix, *ElementError) {
 	}
 	digits := text[slash+1:]
 	n, err := strconv.Atoi(digits)
-	if err != nil || n > a.BitLen() || strconv.Itoa(n) != digits { // Atoi takes a sign and leading zeros
+	if err != nil || n < 0 || n > a.BitLen() || strconv.Itoa(n) != digits { // Atoi takes a sign and leading zeros
 		return netip.Prefix{}, &ElementError{quoted(digits) + " is no length of a prefix", fmt.Sprintf("write 0 to %d", a.BitLen())}
 	}
 	p := netip.PrefixFrom(a, n)
@@ -174,8 +174,8 @@ type Contained struct{ Element, In netip.Prefix }
 const mostShown = 3
 
 // Merge sorts elements, those of IPv4 first, and leaves out the ones that others contain. It changes list, whose memory the result
-// has. left is how many were left out, and shown has the first of them.
-func Merge(list []netip.Prefix) (merged []netip.Prefix, left int, shown []Contained) {
+// has. contained counts the elements that were left out, and shown has the first three.
+func Merge(list []netip.Prefix) (merged []netip.Prefix, contained int, shown []Contained) {
 	slices.SortFunc(list, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
@@ -183,14 +183,14 @@ func Merge(list []netip.Prefix) (merged []netip.Prefix, left int, shown []Contai
 	for _, p := range list {
 		// Of the prefixes so far only the last can contain p: they are apart, and it begins the latest.
 		if n := len(merged); n > 0 && merged[n-1].Contains(p.Addr()) {
-			if left++; left <= mostShown {
+			if contained++; contained <= mostShown {
 				shown = append(shown, Contained{p, merged[n-1]})
 			}
 			continue
 		}
 		merged = append(merged, p)
 	}
-	return merged, left, shown
+	return merged, contained, shown
 }
 
 // quoted quotes a text of a file, and shortens it.

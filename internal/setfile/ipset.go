@@ -16,7 +16,9 @@ const ipsetFix = "keep the lines as ipset save prints them"
 
 // command reads a line of "ipset save" behind its first word.
 func (r *reader) command(creates bool) {
-	r.file.Known = true
+	if len(r.file.Mistakes) == 0 { // else an earlier line is of something else
+		r.file.Known = true
+	}
 	name := r.next()
 	switch {
 	case name.kind != kindWord:

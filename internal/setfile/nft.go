@@ -2,16 +2,13 @@ package setfile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // nft is what the statements so far have said.
 type nft struct {
-	depth int      // of open braces
-	sets  int      // blocks "set"
-	typ   string   // of the last of them; empty if it has not said
-	read  []string // types of sets whose elements were read
+	depth int     // of open braces
+	has   [2]bool // earlier blocks of elements have some of IPv4, and of IPv6
 }
 
 const nftFix = "keep what nft list set prints, elements = { … }, or the braces alone"
@@ -71,8 +68,6 @@ func (r *reader) statement(t token) {
 	case "table":
 		r.open()
 	case "set":
-		r.nft.sets++
-		r.nft.typ = ""
 		r.open()
 	case "define":
 		if name := r.next(); name.kind != kindWord {
@@ -83,20 +78,13 @@ func (r *reader) statement(t token) {
 	case "elements":
 		r.assigned()
 	case "type":
-		if r.nft.typ = r.value("type"); r.nft.typ != "ipv4_addr" && r.nft.typ != "ipv6_addr" {
-			r.fatal(t, fmt.Sprintf("a set of type %s has more than addresses", quoted(r.nft.typ)), "keep a set of ipv4_addr or ipv6_addr")
+		if typ := r.value("type"); typ != "ipv4_addr" && typ != "ipv6_addr" {
+			r.fatal(t, fmt.Sprintf("a set of type %s has more than addresses", quoted(typ)), "keep a set of ipv4_addr or ipv6_addr")
 			return
 		}
 		r.endStatement()
-	case "typeof":
-		switch r.value("typeof") {
-		case "ip":
-			r.nft.typ = "ipv4_addr"
-		case "ip6":
-			r.nft.typ = "ipv6_addr"
-		}
-		r.skipStatement() // elements of other types are no addresses, and so refused
-	case "flags", "timeout", "gc-interval", "size", "policy", "auto-merge", "comment", "counter":
+	case "typeof", // elements of other types are no addresses, and so refused
+		"flags", "timeout", "gc-interval", "size", "policy", "auto-merge", "comment", "counter":
 		r.skipStatement()
 	default:
 		r.fatal(t, fmt.Sprintf("%s is no part of a set", quoted(string(t.text))), nftFix)
@@ -162,15 +150,23 @@ func (r *reader) assigned() {
 	r.elements(t)
 }
 
-// elements reads the elements of a set, of which the brace was read last.
+// elements reads the elements of a set, of which the brace was read last. Two blocks with addresses of one version of IP are two
+// sets: a list of those to block and one of those to allow, say.
 func (r *reader) elements(brace token) {
-	if n := &r.nft; n.sets > 0 {
-		if slices.Contains(n.read, n.typ) {
-			r.fatal(brace, "the file has two sets of one type", "make a file of each")
-			return
+	begin, before := len(r.file.Elements), r.nft.has
+	defer func() {
+		for _, p := range r.file.Elements[begin:] {
+			version := 0
+			if !p.Addr().Is4() {
+				version = 1
+			}
+			if before[version] {
+				r.fatal(brace, "the file has two sets of one type", "make a file of each")
+				return
+			}
+			r.nft.has[version] = true
 		}
-		n.read = append(n.read, n.typ)
-	}
+	}()
 	for {
 		switch t := r.next(); t.kind {
 		case kindNewline, ',':

@@ -20,8 +20,8 @@ type File struct {
 	// Mistakes in the order of the file. After the first few of them the rest of the file was not read.
 	Mistakes []Mistake
 
-	// Known says that the file begins with a word of nftables or of ipset. Without it, a file with mistakes and without elements
-	// may be anything.
+	// Known says that the file begins with a word of nftables, or has a command of ipset ahead of its first mistake. Without it, a file
+	// with mistakes and without elements may be anything.
 	Known bool
 }
 
@@ -31,7 +31,7 @@ type Mistake struct {
 	Msg, Fix         string
 }
 
-// Read reads a file of at most so many prefixes: a range counts for each that it takes. The error is that of r.
+// Read reads the file of a set. More than most prefixes are a mistake; a range counts as its prefixes. The error is that of r.
 func Read(r io.Reader, most int) (*File, error) {
 	all := &reader{lexer: newLexer(r), most: most, file: new(File)}
 	all.start()

@@ -32,7 +32,7 @@ var steps = map[string]string{
 	"shm.ErrNotSupported":   "write on Linux; reading works on other systems",
 	"xdp.ErrClosed":         "open the rule set again",
 	"xdp.ErrInUse":          "stop the other process, or use another directory of pins",
-	"xdp.ErrFull":           "raise xdp.max_flows, or remove flows",
+	"xdp.ErrFull":           "raise xdp.max_flows, or remove flows; of a set: close another one, or join its elements",
 	"xdp.ErrCostly":         "narrow the rules of the error, remove some, or raise Options.WorstCost",
 	"xdp.ErrDense":          "remove rules that match the same packets, or narrow them",
 	"xdp.ErrIncompatible":   "flowtally clean --pin-dir DIR, of the directory that the text names: that gives up its counts",

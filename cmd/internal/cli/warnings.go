@@ -49,7 +49,8 @@ const mostWarnings = 20
 func printWarnings(w io.Writer, kinds [][]warningJSON) {
 	for _, list := range kinds {
 		for _, one := range list[:min(len(list), mostWarnings)] {
-			fmt.Fprintf(w, "flowtally: warning: %s: %s\n  = %s\n", one.Object, one.Text, one.Suggestion)
+			text := fmt.Sprintf("flowtally: warning: %s: %s\n  = %s\n", one.Object, one.Text, one.Suggestion)
+			io.WriteString(w, format.PrintableLines(text)) // a path has any bytes
 		}
 		if more := len(list) - mostWarnings; more > 0 {
 			fmt.Fprintf(w, "flowtally: %s of this kind: -o json shows all\n", format.Plural(uint64(more), "more warning", "more warnings"))

@@ -33,7 +33,7 @@ type Decider struct {
 
 // NewDecider loads the flows into the classifier. If this process cannot load BPF, for want of a privilege or of a kernel
 // feature, the linear matcher decides, and NoBPF returns the reason. Too many flows for the classifier are an error, and so is a
-// flow with a named set, whose elements nobody has told.
+// flow with a named set: the decider has no elements.
 func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
 	for _, f := range flows {
 		if err := f.Match.RefuseNamedSets(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -93,8 +94,13 @@ func compare(prefix string, a, b reflect.Value, differ func(name, a, b string)) 
 	}
 }
 
+// sameSet compares the elements without their order.
 func sameSet(a, b dataplane.Set) bool {
-	return a.Name == b.Name && slices.Equal(a.Elements, b.Elements)
+	if a.Name != b.Name || len(a.Elements) != len(b.Elements) {
+		return false
+	}
+	return slices.Equal(a.Elements, b.Elements) ||
+		slices.Equal(slices.SortedFunc(slices.Values(a.Elements), netip.Prefix.Compare), slices.SortedFunc(slices.Values(b.Elements), netip.Prefix.Compare))
 }
 
 // settingName returns the name of a Config field in a configuration file: "max_flows" for "MaxFlows".

@@ -15,7 +15,7 @@ func TestLinux61CountsIngressExactly(t *testing.T) {
 	b := newBoot(t, linux61, "veth")
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "TestIngressAloneIsExactAndEgressIsRefused|TestDoctorBelow66NamesTheMissingFeature|TestWithoutLibibverbsProgramsRunAndNameIt")
-	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestVerifierWorkOfTheMostMasksIsBounded|TestVerifierWorkOfAllLayersIsBounded|TestBufferOfManySegmentsCountsEachSegment|TestReusedSlotStartsAtZero|TestErrorsMatchTheirSentinels|TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused|TestTablesHoldAndFindTheMostExactRules")
+	b.tests(t, "xdp", "./xdp", "TestProgramsCallOnlyHarmlessFunctions|TestVerifierWorkOfTheMostMasksIsBounded|TestVerifierWorkOfAllLayersIsBounded|TestBufferOfManySegmentsCountsEachSegment|TestReusedSlotStartsAtZero|TestErrorsMatchTheirSentinels|TestUnfinishedPinsAreMadeAgainAndForeignOnesRefused|TestTablesHoldAndFindTheMostExactRules|TestEachFieldIsLookedUpInASet|TestTheMostSetsOfAPacketLoadAndOneMoreIsRefused")
 	b.tests(t, "engine-xdp", "./dataplane/engine/xdp", "TestXDPCountsWhatTheLinearMatcherNames", "FLOWTALLY_SETS="+times.Brief("25", "10"))
 	b.tests(t, "engine", "./dataplane/engine", "TestSentIsCounted|TestTheKernelCountsWhileNobodyPolls")
 	res := b.run(t)
