@@ -20,10 +20,11 @@ func classBits() tree.ClassBits {
 // touch collects changes, and flush applies them together. That is cheaper than changing a tree for each rule, and programs see
 // many rules change at once.
 type forest struct {
-	set     *tree.Set
-	entries *entryStore
-	best    uint64   // a lower bound on the ranks of all rules; 0: unknown until setRanks
-	changed []*chain // since the last flush
+	set      *tree.Set
+	entries  *entryStore
+	best     uint64   // a lower bound on the ranks of all rules
+	bestGone bool     // the rule of this rank may be gone: setRanks looks for the best
+	changed  []*chain // since the last flush
 
 	// Functions of the owner.
 	reclaim func() error      // waits for a grace period and frees retired memory
@@ -99,7 +100,7 @@ func (f *forest) rebuild(chains []*chain) error {
 	if err := f.set.Build(rules); err != nil {
 		return fmt.Errorf("building the trees of %d rules: %w", len(rules), treeError(err))
 	}
-	f.best = 0 // setRanks computes it
+	f.best, f.bestGone = 0, true
 	return nil
 }
 

@@ -8,8 +8,8 @@ import "sync/atomic"
 
 // setRanks stores the exact ranks. Call it after removing slots.
 func (t *tables) setRanks() {
-	if t.forest.best == 0 { // the best rule was removed
-		t.forest.best = noRank
+	if t.forest.bestGone {
+		t.forest.best, t.forest.bestGone = noRank, false
 		for _, u := range t.treeTuples {
 			t.forest.best = min(t.forest.best, t.bestRank(u))
 		}

@@ -304,7 +304,7 @@ func (t *tables) removeRule(r *Rule) {
 		u.best = noRank
 	}
 	if u.inTree() && t.entries.rank(unit) == t.forest.best {
-		t.forest.best = 0 // setRanks computes it
+		t.forest.bestGone = true
 	}
 }
 
@@ -368,7 +368,7 @@ func (t *tables) swapInTree(u *tuple, c *chain, at int, to *Rule) error {
 	}
 
 	if t.entries.rank(old) == t.forest.best {
-		t.forest.best = 0 // setRanks computes it
+		t.forest.bestGone = true
 	}
 	t.entries.setDir(old, t.entries.dirWord(old).with(entryDead))
 	t.entries.retire(old)
