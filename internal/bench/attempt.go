@@ -28,18 +28,9 @@ func (r *runner) row(ctx context.Context, row Row) Result {
 	// A collection in the middle of a round would be most of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 
-	// On a busy machine a row takes all of its time. Its second half is for a row that the first leaves open.
-	end := time.Now().Add(r.timeOf(row))
-	first := end
-	if row.Time <= r.RowTime {
-		first = first.Add(-r.RowTime / 2)
-	}
-	s, err := r.attemptsUntil(ctx, first, row, &t)
-	if errors.Is(err, errLate) && first != end && (s.rounds < leastRounds || s.open(row.Bound)) {
-		if again, againErr := r.attemptsUntil(ctx, end, row, &t); againErr == nil || again.rounds >= s.rounds {
-			s, err = again, againErr
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, r.timeOf(row))
+	defer cancel()
+	s, err := r.attempts(ctx, row, &t)
 	if err != nil {
 		return r.disturbed(row, s, t, err)
 	}
@@ -105,22 +96,16 @@ func advice(row string) string {
 	return fmt.Sprintf(`; stop other work on this machine (top shows it), or measure the row alone: make bench BENCH_ARGS="--row %s"`, row)
 }
 
-// attemptsUntil is attempts, until end at most.
-func (r *runner) attemptsUntil(ctx context.Context, end time.Time, row Row, t *tally) (best summary, err error) {
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	return r.attempts(ctx, row, t)
-}
-
 // attempts samples the row until a sample is quiet, at most Options.Attempts times. Where none was, the error says why,
 // and best is the sample with the narrowest interval. A sample that ended early is one of them.
 func (r *runner) attempts(ctx context.Context, row Row, t *tally) (best summary, err error) {
 	var noise error // of the attempt before
+	half := time.Now().Add(r.timeOf(row) / 2)
 	for attempt := 1; attempt <= r.Attempts; attempt++ {
-		rounds, widest, err := r.sample(ctx, row, t)
+		rounds, widest, err := r.sample(ctx, row, t, half)
 		s := summarise(rounds)
 		best = better(best, s)
-		if err != nil && ctx.Err() == nil {
+		if errors.Is(err, errLate) || err != nil && ctx.Err() == nil {
 			return best, err
 		}
 		if err != nil { // of whichever call was under way at the end of the row's time
@@ -142,7 +127,9 @@ func (r *runner) attempts(ctx context.Context, row Row, t *tally) (best summary,
 
 // sample opens the row several times and takes a share of the rounds each time. widest is the spread up to which they
 // are quiet. With an error it returns the rounds that were done before.
-func (r *runner) sample(ctx context.Context, row Row, t *tally) (all []round, widest float64, err error) {
+//
+// On a busy machine a row takes all of its time. From half on, the rounds so far are enough if they have left the bound.
+func (r *runner) sample(ctx context.Context, row Row, t *tally, half time.Time) (all []round, widest float64, err error) {
 	rounds := r.Rounds
 	if row.Rounds != 0 {
 		rounds = min(rounds, max(row.Rounds, leastRounds))
@@ -150,8 +137,11 @@ func (r *runner) sample(ctx context.Context, row Row, t *tally) (all []round, wi
 	openings := cmp.Or(row.Openings, r.Openings)
 	share := (rounds + openings - 1) / openings
 
+	enough := func(some []round) bool {
+		return time.Now().After(half) && len(some) >= leastRounds && !summarise(some).open(row.Bound)
+	}
 	for range openings {
-		some, maxSpread, err := r.openOnce(ctx, row, share, t)
+		some, maxSpread, err := r.openOnce(ctx, row, share, t, enough)
 		all = append(all, some...)
 		if err != nil {
 			return all, 0, err
@@ -163,7 +153,7 @@ func (r *runner) sample(ctx context.Context, row Row, t *tally) (all []round, wi
 
 // openOnce opens the row, takes rounds and closes it. maxSpread is that of the sides. With an error it returns the
 // rounds that were done before.
-func (r *runner) openOnce(ctx context.Context, row Row, rounds int, t *tally) (some []round, maxSpread float64, err error) {
+func (r *runner) openOnce(ctx context.Context, row Row, rounds int, t *tally, enough func([]round) bool) (some []round, maxSpread float64, err error) {
 	var sides *Sides
 	err = r.start(ctx, row, t, func() (err error) {
 		sides, err = row.Open(ctx, r.Env)
@@ -185,6 +175,7 @@ func (r *runner) openOnce(ctx context.Context, row Row, rounds int, t *tally) (s
 		tally:     t,
 		peer:      r.Peer,
 		roundTime: r.RoundTime,
+		enough:    enough,
 	}
 	if !sides.Paced {
 		o.still = r.still

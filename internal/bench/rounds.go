@@ -16,10 +16,11 @@ const leastRounds = 7
 // opening is a row that is open, on its way through the rounds.
 type opening struct {
 	*Sides
-	tally     *tally        // of the row
-	peer      int           // the CPU of the second thread, -1: none
-	still     *stillness    // nil: the sides run as they come
-	roundTime time.Duration // of one side in one round, about
+	tally     *tally             // of the row
+	peer      int                // the CPU of the second thread, -1: none
+	still     *stillness         // nil: the sides run as they come
+	roundTime time.Duration      // of one side in one round, about
+	enough    func([]round) bool // says that a late row has rounds enough
 	n         counts
 }
 
@@ -38,6 +39,9 @@ func (o *opening) rounds(ctx context.Context, want int) ([]round, error) {
 		disturbed := try - len(done)
 		if err := ctx.Err(); err != nil {
 			return done, fmt.Errorf("%d of %d rounds are done, %d were disturbed: %w", len(done), want, disturbed, err)
+		}
+		if o.enough(done) {
+			return done, fmt.Errorf("%w: %d of %d rounds are done, %d were disturbed", errLate, len(done), want, disturbed)
 		}
 		if try == 3*want {
 			return done, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, disturbed, try)

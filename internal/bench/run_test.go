@@ -332,7 +332,7 @@ func TestPacedSidesRunInCompany(t *testing.T) {
 		rounds, _, err := (&runner{
 			Options: Options{Rounds: 7, Openings: 1},
 			still:   &stillness{floor: 1, probe: costs(1000)},
-		}).sample(ctx, row(1, s), &tally{})
+		}).sample(ctx, row(1, s), &tally{}, time.Now().Add(time.Hour))
 		end()
 		if paced != (err == nil && len(rounds) == 7) || !paced && !errors.Is(err, ErrDisturbed) && !errors.Is(err, context.Canceled) {
 			t.Errorf("paced %v: %d rounds, %v", paced, len(rounds), err)
