@@ -239,3 +239,25 @@ func TestASetHasABound(t *testing.T) {
 		t.Errorf("%.300v", err)
 	}
 }
+
+// The elements that others contain are neither kept nor free of charge: 64 sets could name one file of a million equal lines.
+func TestASetKeepsItsOwnElementsAlone(t *testing.T) {
+	const four = "backend: sim\nsets:\n  a: {file: list}\n  b: {file: list}\n  c: {file: list}\n  d: {file: list}\n"
+	dir := write(t, map[string]string{
+		"four.yaml": four,
+		"five.yaml": four + "  e: {file: list}\n",
+		"list":      strings.Repeat("10.0.0.0/8\n", dataplane.MostElements),
+	})
+	cfg, err := configs.Load(filepath.Join(dir, "four.yaml"))
+	if err != nil || len(cfg.Sets) != 4 {
+		t.Fatalf("%d sets, %v", len(cfg.Sets), err)
+	}
+	for _, s := range cfg.Sets {
+		if n := cap(s.Elements); n > 16 {
+			t.Errorf("set %s has one element and memory for %d", s.Name, n)
+		}
+	}
+	if _, err := configs.Load(filepath.Join(dir, "five.yaml")); err == nil || !strings.Contains(err.Error(), "more than 0") {
+		t.Errorf("a fifth set: %v", err)
+	}
+}

@@ -2,9 +2,11 @@ package plugin
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -357,6 +359,26 @@ func TestProtocolCarriesNoCounts(t *testing.T) {
 					t.Errorf("%s could carry a count", f.FullName())
 				}
 			}
+		}
+	}
+}
+
+func TestSetsBeyondTheBoundsAreRefusedAheadOfTheirElements(t *testing.T) {
+	many := make([]*pluginv1.Set, dataplane.MostSets+1)
+	for i := range many {
+		many[i] = &pluginv1.Set{Name: fmt.Sprint("s", i)}
+	}
+	great := []*pluginv1.Set{{Name: "a"}, {Name: "b", Ipv4: make([]byte, elementBytes4*(dataplane.MostElementsOfAll+1))}}
+	for _, sets := range [][]*pluginv1.Set{many, great} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := setsFromProto(sets)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%d sets: %v, want ErrInvalid", len(sets), err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Errorf("%d sets: refused after %d bytes were allocated", len(sets), took)
 		}
 	}
 }

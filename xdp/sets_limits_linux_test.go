@@ -122,6 +122,28 @@ func TestAFullSetHasNoNewElementUntilItHasGrown(t *testing.T) {
 	}
 }
 
+func TestElementsThatAFullSetHasAskForNoMoreRoom(t *testing.T) {
+	dp := openTest(t, Options{MaxRules: 256})
+	mustOpen(t, dp, SetSpec{Name: "ban"})
+	many := randomHosts(seed.Rand(t), 3000)
+	if _, err := dp.AddMembers("ban", many...); err != nil {
+		t.Fatal(err)
+	}
+	room := func() int { return dp.Sets()[0].Room.IPv4 }
+
+	before, n := room(), 0
+	for room() == before { // each call brings all elements again
+		n++
+		if _, err := dp.AddMembers("ban", append(many, randomHosts(seed.Rand(t), n)...)...); err != nil {
+			t.Fatal(err)
+		}
+		n *= 2
+	}
+	if got := room(); got > 2*before {
+		t.Errorf("a set with room for %d elements has grown to room for %d, want twice at most", before, got)
+	}
+}
+
 // A call that cannot wait for running programs does not say that the change applies to every packet.
 func TestChangeOfASetWaitsForRunningPrograms(t *testing.T) {
 	dp := openTest(t, Options{MaxRules: 256})

@@ -163,7 +163,8 @@ func (dp *Datapath) growSet(name string, elements []netip.Prefix, only bool) (ad
 
 	all := slices.Values(elements)
 	if !only {
-		all = concat(s.filled.All(), all)
+		missing := slices.DeleteFunc(slices.Clone(elements), s.filled.Has) // an element counts once for the room
+		all = concat(s.filled.All(), slices.Values(missing))
 	}
 	before := s.filled.Len()
 	shape, err := roomFor(all, s.shape)
